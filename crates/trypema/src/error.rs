@@ -138,6 +138,15 @@ pub enum TrypemaError {
         /// The attribute's name.
         attribute: String,
     },
+    /// A request without a cost in the unit of a rule with `if_missing: error`.
+    #[cfg(feature = "rules")]
+    #[error("the request has no cost in {unit:?}, which rule {rule:?} counts")]
+    MissingCost {
+        /// The rule's id.
+        rule: String,
+        /// The rule's unit.
+        unit: String,
+    },
     /// A deadline of zero.
     #[cfg(feature = "_redis")]
     #[error("invalid redis deadline 0s: need at least 1us")]

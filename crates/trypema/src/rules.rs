@@ -6,6 +6,7 @@
 mod address;
 mod changes;
 mod compile;
+mod condition;
 pub(crate) mod counter;
 mod definition;
 mod document;
@@ -31,6 +32,7 @@ mod watch;
 mod yaml;
 
 pub use changes::RuleSetChanges;
+pub use condition::Condition;
 pub use definition::{
     AbuseNumbers, Action, BucketLimit, BucketNumbers, CounterNumbers, IfMissing, KeyVerdict, Numbers,
     OnStoreFailure, Override, Rule, Rules, Scope, SuppressedNumbers, TierNumbers, WhileBlocked,
@@ -47,7 +49,7 @@ pub use key_values::KeyValues;
 pub use missing::{NeededAttribute, SkippedRule};
 pub use period::{InvalidPeriod, Period};
 pub use problem::{FieldPath, InvalidRules, RuleProblem};
-pub use request::Request;
+pub use request::{AttributeSet, Request};
 pub use set::RuleSet;
 pub use unmatched::UnmatchedOverride;
 pub use verdict::{Comparison, Outcome, RuleDecision, Verdict};

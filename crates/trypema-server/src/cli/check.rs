@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use trypema::RateLimiter;
-use trypema::rules::{Engine, Request, RuleSet};
+use trypema::rules::{Engine, RuleSet};
 
 use super::service::{AdminService, Call, CheckService};
 use super::{failed, print};
-use crate::front::http::ExplainResponse;
+use crate::front::http::{ExplainResponse, RequestDescription, request_of};
 
 /// Check whether a request may proceed
 #[derive(Debug, clap::Args)]
@@ -50,9 +50,34 @@ struct RequestArgs {
     /// Attributes of the request: user=ann endpoint=/search, or as JSON: '{"user": "ann"}'
     #[arg(value_name = "NAME=VALUE", value_parser = attributes)]
     attributes: Vec<GivenAttributes>,
-    /// Cost of the request, in units
-    #[arg(long, default_value_t = 1, value_name = "NUMBER")]
+    /// Cost of the request: a number of requests, or of another unit, as in tokens=4200; may be repeated
+    #[arg(long, value_name = "[UNIT=]NUMBER", value_parser = cost)]
+    cost: Vec<GivenCost>,
+    /// Further attribute set, checked together with the attributes above, as JSON: '{"attributes": {"tenant":
+    /// "acme"}, "costs": {"tokens": 20}}'; may be repeated
+    #[arg(long, value_name = "JSON", value_parser = further_set)]
+    set: Vec<Value>,
+}
+
+/// A cost in one unit.
+#[derive(Debug, Clone)]
+struct GivenCost {
+    unit: String,
     cost: u64,
+}
+
+fn cost(text: &str) -> Result<GivenCost, String> {
+    let (unit, number) = text.split_once('=').unwrap_or(("requests", text));
+    let cost = number.parse().map_err(|_| "need a whole number, 0 or more, as in 5 or tokens=4200")?;
+    Ok(GivenCost { unit: unit.to_owned(), cost })
+}
+
+fn further_set(text: &str) -> Result<Value, String> {
+    match serde_json::from_str(text) {
+        Ok(Value::Object(set)) => Ok(Value::Object(set)),
+        Ok(_) => Err("need a JSON object with attributes and costs".to_owned()),
+        Err(error) => Err(format!("need a JSON object with attributes and costs: {error}")),
+    }
 }
 
 /// The attributes of one argument: one of `NAME=VALUE`, or those of a JSON object.
@@ -94,7 +119,7 @@ impl Check {
 impl Explain {
     pub(super) fn run(self) -> ExitCode {
         let response = self.request.to_json().and_then(|request| match &self.rules {
-            Some(file) => explain_with_file(file, &self.request),
+            Some(file) => explain_with_file(file, &request),
             None => self.service.call(&Call::post("/v1/explain", &request)),
         });
         match response {
@@ -119,7 +144,20 @@ impl RequestArgs {
                 return Err(format!("attribute {name:?} is given twice"));
             }
         }
-        Ok(json!({"attributes": attributes, "cost": self.cost}))
+        let mut costs = Map::new();
+        for GivenCost { unit, cost } in &self.cost {
+            if costs.insert(unit.clone(), json!(cost)).is_some() {
+                return Err(format!("the cost in {unit:?} is given twice"));
+            }
+        }
+        let first = json!({"attributes": attributes, "costs": costs});
+        if self.set.is_empty() {
+            return Ok(first);
+        }
+        // Without attributes, the request consists of the further sets.
+        let is_given = !self.attributes.is_empty();
+        let sets: Vec<&Value> = is_given.then_some(&first).into_iter().chain(&self.set).collect();
+        Ok(json!({"sets": sets}))
     }
 }
 
@@ -166,13 +204,19 @@ fn rules_of(response: &Value) -> impl Iterator<Item = String> {
             let name = name_suffix(rule);
             return format!("{id}{name} {says}{note}: the request has no {attribute:?} (if_missing: {then})");
         }
+        if let Value::String(unit) = &rule["missing_unit"] {
+            let (id, then) = (text(&rule["rule"]), text(&rule["if_missing"]));
+            let name = name_suffix(rule);
+            return format!("{id}{name} {says}{note}: the request has no cost in {unit:?} (if_missing: {then})");
+        }
         let (key, name) = (text(&rule["key"]), name_suffix(rule));
         if rule["blocked"] == json!(true) {
             return format!("{key}{name} {says}{note}: an override blocks this key");
         }
         // An explanation spends nothing, so it reports the units that are left now.
         let left = if rule["left"].is_u64() { &rule["left"] } else { &rule["remaining"] };
-        format!("{key}{name} {says}{note}: {left} of {} left{}", rule["limit"], attempts(rule))
+        let unit = rule["unit"].as_str().map(|unit| format!(" {unit}")).unwrap_or_default();
+        format!("{key}{name} {says}{note}: {left} of {}{unit} left{}", rule["limit"], attempts(rule))
     })
 }
 
@@ -197,15 +241,16 @@ fn text(value: &Value) -> &str {
 }
 
 /// Explains a request by the rules of a file, with fresh counters.
-fn explain_with_file(file: &Path, request: &RequestArgs) -> Result<Value, String> {
+fn explain_with_file(file: &Path, request: &Value) -> Result<Value, String> {
     let failed = |error: &dyn Display| error.to_string();
     let rules = RuleSet::read(file).map_err(|invalid| failed(&invalid))?;
     let limiter = RateLimiter::builder().build().map_err(|error| failed(&error))?;
     let engine = Engine::local(Arc::new(limiter), rules);
-    let attributes: Vec<(&str, &str)> =
-        request.pairs().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let body = request.to_string();
+    let described = RequestDescription::read(body.as_bytes()).map_err(|error| error.into_detail())?;
+    let borrowed = described.borrowed();
+    let sets = borrowed.sets();
     let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(|error| failed(&error))?;
-    let request = Request::new(&attributes).costing(request.cost);
-    let explanation = runtime.block_on(engine.explain(&request)).map_err(|error| failed(&error))?;
+    let explanation = runtime.block_on(engine.explain(&request_of(&sets))).map_err(|error| failed(&error))?;
     serde_json::to_value(ExplainResponse::new(&explanation)).map_err(|error| failed(&error))
 }

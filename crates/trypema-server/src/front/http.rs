@@ -34,6 +34,7 @@ pub(crate) use self::check_api::CheckApi;
 pub(crate) use self::connection::Http;
 pub(crate) use self::explain::ExplainResponse;
 use self::problem::ApiError;
+pub(crate) use self::request::{RequestDescription, request_of};
 use crate::allowed_origins::AllowedOrigins;
 use crate::app::App;
 use crate::clock::Started;

@@ -82,7 +82,7 @@ impl From<&TrypemaError> for ErrorCode {
                 RedisFailureKind::Refused | RedisFailureKind::BadReply => Self::InternalServerError,
             },
             #[cfg(feature = "rules")]
-            TrypemaError::MissingAttribute { .. } => Self::BadRequest,
+            TrypemaError::MissingAttribute { .. } | TrypemaError::MissingCost { .. } => Self::BadRequest,
             _ => Self::InternalServerError,
         }
     }

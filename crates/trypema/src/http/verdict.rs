@@ -76,10 +76,16 @@ impl Problem {
 /// Returns the reason why a retry of a denied request cannot succeed.
 pub(crate) fn never_detail(verdict: &Verdict) -> Cow<'static, str> {
     let decided = verdict.decided_by();
-    match decided.and_then(|decided| Some((decided.rule, decided.missing?))) {
-        Some((rule, attribute)) => {
-            Cow::Owned(format!("The request has no {attribute:?}, which rule {:?} needs.", rule.id))
+    let lacks = decided.and_then(|decided| match (decided.missing, decided.missing_unit) {
+        (Some(attribute), _) => {
+            Some(format!("The request has no {attribute:?}, which rule {:?} needs.", decided.rule.id))
         }
+        (None, unit) => {
+            Some(format!("The request has no cost in {:?}, which rule {:?} counts.", unit?, decided.rule.id))
+        }
+    });
+    match lacks {
+        Some(lacks) => Cow::Owned(lacks),
         None if verdict.is_blocked() => Cow::Borrowed("An operator blocked this client."),
         None => Cow::Borrowed("Retrying will not succeed."),
     }

@@ -1,5 +1,6 @@
 //! The differences between two compiled rule sets, for logs.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use super::set::{CompiledRule, Lists, RuleSet};
@@ -23,6 +24,8 @@ pub struct RuleSetChanges {
     pub removed: Vec<String>,
     /// Whether an allow list or a block list differs.
     pub are_lists_changed: bool,
+    /// Whether other units are declared.
+    pub are_units_changed: bool,
 }
 
 impl RuleSetChanges {
@@ -42,6 +45,9 @@ impl fmt::Display for RuleSetChanges {
             .collect();
         if self.are_lists_changed {
             parts.push("lists changed".to_owned());
+        }
+        if self.are_units_changed {
+            parts.push("units changed".to_owned());
         }
         f.write_str(&if parts.is_empty() { "nothing changed".to_owned() } else { parts.join("; ") })
     }
@@ -84,6 +90,7 @@ impl RuleSet {
             changed: self.rules.iter().filter(is_changed).map(id).collect(),
             removed: missing_in(self, &old.rules),
             are_lists_changed: !self.has_lists_of(old),
+            are_units_changed: self.units().collect::<BTreeSet<_>>() != old.units().collect(),
         }
     }
 
@@ -135,6 +142,7 @@ block: {user: [eve]}
             assert_eq!(changes(&OLD.replace(from, to)), "lists changed", "{to}");
         }
         assert_eq!(changes("rules: []\nblock: {user: [eve]}"), "removed a, b, c; lists changed");
+        assert_eq!(changes(&format!("units: [tokens]{OLD}")), "units changed");
     }
 
     /// Another order of attributes gives them other numbers, and changes nothing.

@@ -12,12 +12,14 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use super::address::CanonicalNetwork;
-use super::definition::{Action, IfMissing, Rule, Rules, Scope};
+use super::condition::{CompiledCondition, Condition};
+use super::definition::{Action, IfMissing, Numbers, Rule, Rules, Scope};
 use super::endpoint::{EndpointPattern, Path};
-use super::index::{IndexProperties, Map};
+use super::index::{ConditionKey, IndexProperties, Map};
 use super::pattern::{placeholders, problem_with_name};
 use super::period::Period;
 use super::problem::{FieldPath, InvalidRules, Problems, RuleProblem};
+use super::request::{MAX_ATTRIBUTES, REQUESTS};
 use super::set::{CompiledRule, List, Lists, Placeholder, RuleSet, Values};
 
 /// The longest rule id, in bytes. Ids are part of every counter name and of response headers.
@@ -25,6 +27,9 @@ pub(super) const MAX_ID_BYTES: usize = 64;
 
 /// The longest name, plan or key pattern, in characters. The table `rate_limit_rules` has the same limit.
 const MAX_TEXT_CHARS: usize = 255;
+
+/// The most units besides `requests`: a request names each of its costs.
+const MAX_UNITS: usize = 15;
 
 /// The longest `max_delay`. A throttled client waits this long, possibly with its connection open.
 const MAX_DELAY: Duration = Duration::from_secs(3_600);
@@ -51,6 +56,8 @@ pub(super) fn compile_partly(written: &Rules, replaced: &[&FieldPath]) -> (RuleS
 struct Compiler<'r> {
     problems: Problems,
     attributes: Map<Box<str>, u16>,
+    /// The declared units.
+    units: Vec<Box<str>>,
     /// The fields that could not be read and have placeholders. Their problems are known already.
     replaced: &'r [&'r FieldPath],
 }
@@ -62,6 +69,7 @@ impl Compiler<'_> {
             self.refuse(&all, format!("{} rules: at most {MAX_RULES} are allowed", written.rules.len()));
             return RuleSet::default();
         }
+        self.units(&written.units);
         let mut rules: Vec<CompiledRule> = written
             .rules
             .iter()
@@ -89,7 +97,8 @@ impl Compiler<'_> {
             attributes.iter().map(|(name, number)| (*number, name.clone())).collect();
         names.sort_unstable();
         let attribute_names = names.into_iter().map(|(_, name)| name).collect();
-        let mut set = RuleSet { rules, attributes, attribute_names, lists, ..RuleSet::default() };
+        let units = std::mem::take(&mut self.units);
+        let mut set = RuleSet { rules, attributes, attribute_names, units, lists, ..RuleSet::default() };
         set.file_all();
         set.link_candidates();
         set
@@ -99,12 +108,15 @@ impl Compiler<'_> {
         self.check_texts(rule, field);
         let placeholders = self.placeholders(rule, field);
         let endpoints = self.endpoints(rule, field);
+        let conditions = self.conditions(rule, placeholders.as_deref(), field);
+        self.check_unit(rule, field);
         self.check_delay(rule, field);
         let limit = self.limit(&rule.strategy, &field.then("strategy"));
         Some(CompiledRule {
             rule: rule.clone(),
             limit: limit?,
             endpoints,
+            conditions,
             placeholders: placeholders?,
             overrides_by_key: Map::default(),
             live: None,
@@ -196,6 +208,75 @@ impl Compiler<'_> {
             }
         }
         endpoints
+    }
+
+    fn conditions(
+        &mut self,
+        rule: &Rule,
+        placeholders: Option<&[Placeholder]>,
+        field: &FieldPath,
+    ) -> Vec<CompiledCondition> {
+        let field = field.then("when");
+        if rule.when.len() > MAX_ATTRIBUTES {
+            let count = rule.when.len();
+            self.refuse(&field, format!("{count} conditions: a request has at most {MAX_ATTRIBUTES} attributes"));
+            return Vec::new();
+        }
+        let is_in_key =
+            |name: &str| placeholders.is_some_and(|known| known.iter().any(|known| *known.name == *name));
+        let mut conditions = Vec::with_capacity(rule.when.len());
+        for (name, condition) in &rule.when {
+            let field = field.then(name);
+            if let Some(reason) = problem_with_name(name) {
+                self.refuse(&field, format!("attribute {name:?} {reason}"));
+            } else if let Some(problem) = condition.problem(name, is_in_key(name)) {
+                let at = problem.value.map_or_else(|| field.clone(), |index| match condition {
+                    Condition::NoneOf(_) => field.then("not").at(index),
+                    _ => field.at(index),
+                });
+                self.refuse(&at, problem.reason);
+            } else if let Some(attribute) = self.attribute(name, &field) {
+                conditions.push(CompiledCondition::new(attribute, condition));
+            }
+        }
+        conditions
+    }
+
+    /// Reads the declared units.
+    fn units(&mut self, written: &[String]) {
+        let field = FieldPath::of("units");
+        if written.len() > MAX_UNITS {
+            self.refuse(&field, format!("{} units: at most {MAX_UNITS} are allowed", written.len()));
+        }
+        for (index, name) in written.iter().enumerate() {
+            let given: String = name.chars().take(MAX_ID_BYTES).collect();
+            if name == REQUESTS {
+                self.refuse(&field.at(index), "`requests` always exists: leave it out");
+            } else if let Some(reason) = problem_with_name(name) {
+                self.refuse(&field.at(index), format!("unit {given:?} {reason}"));
+            } else if self.units.iter().any(|known| **known == **name) {
+                self.refuse(&field.at(index), format!("unit {given:?} is declared twice"));
+            } else {
+                self.units.push(name.as_str().into());
+            }
+        }
+    }
+
+    fn check_unit(&mut self, rule: &Rule, field: &FieldPath) {
+        let unit = rule.unit_name();
+        let is_known = unit == REQUESTS || self.units.iter().any(|known| **known == *unit);
+        if !is_known && !self.has_replaced(&FieldPath::of("units")) && !self.is_replaced(&FieldPath::of("units")) {
+            let given: String = unit.chars().take(MAX_ID_BYTES).collect();
+            let declared = self.units.iter().map(|unit| &**unit);
+            let declared = std::iter::once(REQUESTS).chain(declared).collect::<Vec<_>>().join(", ");
+            self.refuse(
+                &field.then("unit"),
+                format!("unit {given:?} is not declared: add it to `units`, or use one of {declared}"),
+            );
+        }
+        if rule.postpaid && matches!(rule.strategy, Numbers::Abuse(_)) {
+            self.refuse(&field.then("postpaid"), "the strategy abuse counts attempts, which have no later cost");
+        }
     }
 
     fn check_delay(&mut self, rule: &Rule, field: &FieldPath) {
@@ -309,6 +390,20 @@ impl RuleSet {
         }
         self.ids =
             (0..).zip(&self.rules).map(|(number, rule)| (rule.rule.id.as_str().into(), number)).collect();
+        let mut condition_uses: Map<(u16, ConditionKey<'_>), u32> = Map::default();
+        for condition in self.rules.iter().flat_map(|rule| &rule.conditions) {
+            for key in condition.keys() {
+                *condition_uses.entry((condition.attribute, key)).or_default() += 1;
+            }
+        }
+        // The condition whose values the fewest rules share excludes the most rules.
+        let main_condition = |conditions: &[CompiledCondition]| {
+            let most_uses = conditions.iter().enumerate().filter_map(|(index, condition)| {
+                let uses = condition.keys().filter_map(|key| condition_uses.get(&(condition.attribute, key)));
+                Some((uses.max()?, index))
+            });
+            most_uses.min().map(|(_, index)| index)
+        };
         for (number, rule) in self.rules.iter().enumerate().filter(|(_, rule)| rule.rule.enabled) {
             let is_skipped = rule.rule.if_missing == IfMissing::Skip;
             let attributes = rule.placeholders.iter().filter(|_| is_skipped);
@@ -317,7 +412,13 @@ impl RuleSet {
             let (endpoints, plans) = (&rule.endpoints, &rule.rule.plan_tiers);
             let is_candidate = rule.rule.candidate_for.is_some();
             let index = if is_candidate { &mut self.candidate_index } else { &mut self.index };
-            index.file(number as u32, &IndexProperties { endpoints, plans, attributes: &attributes });
+            let conditions = &rule.conditions;
+            let main_condition = main_condition(conditions);
+            let attributes = &attributes;
+            index.file(
+                number as u32,
+                &IndexProperties { endpoints, plans, attributes, conditions, main_condition },
+            );
         }
         self.applying_upper_bound = self.index.applying_upper_bound();
     }

@@ -6,13 +6,18 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::condition::Condition;
 use super::period::Period;
+use super::request::REQUESTS;
 pub use crate::provider::OnStoreFailure;
 
 /// The contents of a rules file. Compile it into a [`RuleSet`](super::RuleSet) to use it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Rules {
+    /// The units that rules count besides `requests`, such as `tokens` and `usd_micros`. At most 15.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub units: Vec<String>,
     /// The rules, in any order. Their priorities determine the order of evaluation.
     pub rules: Vec<Rule>,
     /// Separate limits, exemptions and blocks for single keys of a rule.
@@ -43,6 +48,15 @@ pub struct Rule {
     pub key_pattern: Option<String>,
     /// The strategy and its numbers.
     pub strategy: Numbers,
+    /// The unit that the rule counts: `requests`, which is the default, or one of `units`. If a request has
+    /// no cost in this unit, `if_missing` applies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
+    /// Whether costs become known only afterwards. The rule denies requests while nothing is left, but asks
+    /// for only one unit. It counts the whole cost, even if this exceeds the limit. Later requests wait until
+    /// the excess is paid off. Not for the strategy `abuse`.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub postpaid: bool,
     /// The plans that the rule applies to. Empty: all plans.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub plan_tiers: Vec<String>,
@@ -51,6 +65,11 @@ pub struct Rule {
     /// /login` matches one method.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub endpoints: Vec<String>,
+    /// Conditions on attributes. The rule applies only if all of them hold. `model: [gpt-5, claude-*]` needs
+    /// one of these values, in which `*` stands for any text. `region: {not: [eu]}` needs another value, or
+    /// none. `api_key: absent` needs the attribute to be absent.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub when: BTreeMap<String, Condition>,
     /// The consequence of exceeding the limit.
     #[serde(default)]
     pub action: Action,
@@ -58,8 +77,8 @@ pub struct Rule {
     /// is rejected. Defaults to one second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_delay: Option<Period>,
-    /// The treatment of a request that matches the rule's endpoints and plans but lacks an attribute of its
-    /// key.
+    /// The treatment of a request that matches the rule's endpoints, plans and conditions, but lacks an
+    /// attribute of its key or a cost in its unit.
     #[serde(default, skip_serializing_if = "IfMissing::is_skip")]
     pub if_missing: IfMissing,
     /// The rule's decision when the store is unreachable. Defaults to the policy that the limiter was built
@@ -97,11 +116,21 @@ impl Rule {
         self.max_delay.map_or(DEFAULT_MAX_DELAY, |delay| delay.0)
     }
 
+    /// Returns the unit that the rule counts.
+    pub fn unit_name(&self) -> &str {
+        self.unit.as_deref().unwrap_or(REQUESTS)
+    }
+
     /// Whether this is a shadow rule: a log-only rule or a candidate. Shadow rules count requests but never
     /// deny them.
     pub fn is_shadow(&self) -> bool {
         self.action == Action::LogOnly || self.candidate_for.is_some()
     }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn is_false(truth: &bool) -> bool {
+    !truth
 }
 
 fn default_priority() -> i32 {
@@ -142,7 +171,7 @@ pub enum Action {
     LogOnly,
 }
 
-/// The treatment of a request that lacks an attribute of a rule's key. Log-only rules and candidates never
+/// The treatment of a request that lacks an attribute of a rule's key, or a cost in its unit. Log-only rules and candidates never
 /// deny a request; with `deny` and `error` they only record a denial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -150,9 +179,9 @@ pub enum IfMissing {
     /// The rule does not apply to the request.
     #[default]
     Skip,
-    /// The rule denies the request, and the response names the missing attribute.
+    /// The rule denies the request, and the response names the missing attribute or unit.
     Deny,
-    /// The request fails with an error that names the rule and the missing attribute.
+    /// The request fails with an error that names the rule and the missing attribute or unit.
     Error,
 }
 

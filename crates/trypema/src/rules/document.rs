@@ -39,7 +39,7 @@ pub(super) const MAX_BYTES: u64 = 16 * 1024 * 1024;
 const MAX_ATTEMPTS: usize = 100;
 
 /// The fields of a document with rules.
-const FIELDS: [&str; 4] = ["rules", "overrides", "allow", "block"];
+const FIELDS: [&str; 5] = ["units", "rules", "overrides", "allow", "block"];
 
 /// A document in YAML or another format, which reports all of its problems when it is read.
 ///
@@ -283,6 +283,7 @@ impl<'d> Reader<'d> {
         for MappingEntry { name, item } in entries {
             let location = location.inside(LocationStep::Name(name), item.line);
             match &**name {
+                "units" => rules.units = self.value(*item, location).unwrap_or_default(),
                 "rules" => rules.rules = self.elements(*item, location),
                 "overrides" => rules.overrides = self.elements(*item, location),
                 "allow" => rules.allow = self.value(*item, location).unwrap_or_default(),

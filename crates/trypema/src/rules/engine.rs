@@ -143,7 +143,7 @@ impl Engine {
     pub async fn check(&self, request: &Request<'_>) -> Result<Verdict, TrypemaError> {
         let plan = self.plan(request)?;
         let decisions = self.take(&plan, Receipts::Unwanted).await?;
-        Ok(self.reported(plan.into_verdict(&decisions), request))
+        Ok(self.reported(plan.into_verdict(&decisions)))
     }
 
     /// The same as [`Engine::check`], if no waiting is needed; otherwise `None`. Counters in this process
@@ -154,7 +154,7 @@ impl Engine {
             Err(error) => return Some(Err(error)),
         };
         let decisions = self.try_take(&plan)?;
-        Some(decisions.map(|decisions| self.reported(plan.into_verdict(&decisions), request)))
+        Some(decisions.map(|decisions| self.reported(plan.into_verdict(&decisions))))
     }
 
     /// The same as [`Engine::check`], but keeps receipts, so that the units can be refunded.
@@ -162,7 +162,7 @@ impl Engine {
         let mut plan = self.plan(request)?;
         let decisions = self.take(&plan, Receipts::Wanted).await?;
         plan.decide(&decisions.outcomes, &decisions.decisions);
-        self.report(&plan.verdict, request);
+        self.report(&plan.verdict);
         Ok(Reservation { plan, receipts: decisions.receipts })
     }
 
@@ -185,7 +185,7 @@ impl Engine {
     pub async fn record(&self, request: &Request<'_>) -> Result<Verdict, TrypemaError> {
         let plan = self.plan(request)?;
         let decisions = self.record_each(&plan).await?;
-        Ok(self.reported(plan.into_verdict(&decisions), request))
+        Ok(self.reported(plan.into_verdict(&decisions)))
     }
 
     /// Returns the units that a reservation spent, except those of log-only rules. Consumes the reservation,

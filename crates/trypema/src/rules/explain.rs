@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::definition::Rule;
 use super::endpoint::EndpointPattern;
-use super::request::{IndexedRequest, Request};
+use super::request::{IndexedSet, Request};
 use super::set::{CompiledRule, ListMatch, RuleSet};
 use super::verdict::{RuleDecision, Verdict};
 use crate::error::TrypemaError;
@@ -51,14 +51,37 @@ pub enum NotApplyingReason {
     OtherPlan,
     /// The rule is for other endpoints.
     OtherEndpoint,
+    /// A condition of the rule on this attribute does not hold.
+    OtherValue(String),
     /// The request lacks this attribute, which is part of the rule's key.
     MissingAttribute(String),
+    /// The request has no cost in this unit, which the rule counts.
+    MissingCost(String),
     /// The rule is a candidate, and the key is outside its share.
     OutsideShare,
     /// An override exempts the key.
     AllowedKey,
     /// A list decides the request by this attribute.
     Listed(String),
+    /// The request has no attribute sets.
+    NoSets,
+}
+
+impl NotApplyingReason {
+    /// Returns how far the rule was from applying: of two reasons, the higher one is closer.
+    fn rank(&self) -> u8 {
+        match self {
+            Self::NoSets | Self::Disabled => 0,
+            Self::OtherEndpoint => 1,
+            Self::OtherPlan => 2,
+            Self::OtherValue(_) => 3,
+            Self::MissingAttribute(_) => 4,
+            Self::OutsideShare => 5,
+            Self::MissingCost(_) => 6,
+            Self::AllowedKey => 7,
+            Self::Listed(_) => 8,
+        }
+    }
 }
 
 impl fmt::Display for NotApplyingReason {
@@ -67,10 +90,13 @@ impl fmt::Display for NotApplyingReason {
             Self::Disabled => f.write_str("the rule is disabled"),
             Self::OtherPlan => f.write_str("the rule is for other plans"),
             Self::OtherEndpoint => f.write_str("the rule is for other endpoints"),
+            Self::OtherValue(name) => write!(f, "the rule is for other values of {name:?}"),
             Self::MissingAttribute(name) => write!(f, "the request has no {name:?}"),
+            Self::MissingCost(unit) => write!(f, "the request has no cost in {unit:?}"),
             Self::OutsideShare => f.write_str("the key is outside the candidate's share"),
             Self::AllowedKey => f.write_str("an override exempts the key"),
             Self::Listed(name) => write!(f, "an allow or block list of {name:?} decides"),
+            Self::NoSets => f.write_str("the request has no attribute sets"),
         }
     }
 }
@@ -81,11 +107,12 @@ impl Explanation {
         left: BTreeMap<usize, u64>,
         request: &Request<'_>,
     ) -> Result<Self, TrypemaError> {
-        let indexed = verdict.set.index_request(request)?;
+        verdict.set.validate(request)?;
+        let sets: Vec<IndexedSet<'_>> = request.sets().iter().map(|one| verdict.set.index_set(*one)).collect();
         let is_applied = |number: u32| verdict.outcomes.iter().any(|outcome| outcome.rule == number);
         let reasons = (0..).zip(&verdict.set.rules).filter(|(number, _)| !is_applied(*number));
         let reasons = reasons
-            .map(|(number, rule)| (number, verdict.set.not_applying_reason(number, rule, &indexed)))
+            .map(|(number, rule)| (number, verdict.set.not_applying_reason(number, rule, &sets)))
             .collect();
         Ok(Self { reasons, left, verdict })
     }
@@ -108,19 +135,34 @@ impl Explanation {
 }
 
 impl RuleSet {
-    /// Returns the reason why a rule does not apply.
+    /// Returns the reason why a rule does not apply to a request: of its attribute sets, that of the one that
+    /// comes closest.
     fn not_applying_reason(
         &self,
         number: u32,
         rule: &CompiledRule,
-        indexed: &IndexedRequest<'_>,
+        sets: &[IndexedSet<'_>],
+    ) -> NotApplyingReason {
+        let reasons = sets.iter().map(|indexed| self.reason_of_set(number, rule, indexed));
+        // `max_by_key` returns the last of equal reasons; the first set is the one to name.
+        reasons.rev().max_by_key(NotApplyingReason::rank).unwrap_or(NotApplyingReason::NoSets)
+    }
+
+    /// Returns the reason why a rule does not apply to an attribute set.
+    fn reason_of_set(
+        &self,
+        number: u32,
+        rule: &CompiledRule,
+        indexed: &IndexedSet<'_>,
     ) -> NotApplyingReason {
         let has_plan = |wanted: &String| indexed.plan == Some(wanted);
         let is_endpoint = rule.endpoints.is_empty()
             || rule.endpoints.iter().any(|endpoint| endpoint.matches(indexed.method, indexed.path.as_ref()));
         if !rule.rule.enabled {
             NotApplyingReason::Disabled
-        } else if let Some(ListMatch { attribute, .. }) = self.list_match(indexed) {
+        } else if let Some(ListMatch { attribute, .. }) =
+            self.block_match(indexed).or_else(|| self.allow_match(indexed))
+        {
             NotApplyingReason::Listed(self.attribute_name(attribute).to_owned())
         } else if !is_endpoint {
             missing_of_endpoint(rule, indexed).map_or(NotApplyingReason::OtherEndpoint, |name| {
@@ -128,19 +170,24 @@ impl RuleSet {
             })
         } else if !rule.rule.plan_tiers.is_empty() && !rule.rule.plan_tiers.iter().any(has_plan) {
             NotApplyingReason::OtherPlan
+        } else if let Some(failed) = rule.conditions.iter().find(|condition| !condition.holds(indexed)) {
+            NotApplyingReason::OtherValue(self.attribute_name(failed.attribute).to_owned())
         } else {
             let missing =
                 rule.placeholders.iter().find(|placeholder| indexed.value(placeholder.attribute).is_none());
             match missing {
                 Some(placeholder) => NotApplyingReason::MissingAttribute(placeholder.name.to_string()),
                 None if self.is_outside_share(number, rule, indexed) => NotApplyingReason::OutsideShare,
+                None if indexed.cost(rule.rule.unit.as_deref()).is_none() => {
+                    NotApplyingReason::MissingCost(rule.rule.unit_name().to_owned())
+                }
                 None => NotApplyingReason::AllowedKey,
             }
         }
     }
 
     /// Whether the rule is a candidate, and the request's key is outside its share.
-    fn is_outside_share(&self, number: u32, rule: &CompiledRule, indexed: &IndexedRequest<'_>) -> bool {
+    fn is_outside_share(&self, number: u32, rule: &CompiledRule, indexed: &IndexedSet<'_>) -> bool {
         let found = self.candidate_index.find(indexed);
         let entry = found.as_slice().iter().find(|entry| entry.rule == number);
         entry.is_some_and(|entry| {
@@ -152,7 +199,7 @@ impl RuleSet {
 }
 
 /// Returns the missing attribute, `endpoint` or `method`, that is needed to match the rule's endpoints.
-fn missing_of_endpoint(rule: &CompiledRule, indexed: &IndexedRequest<'_>) -> Option<&'static str> {
+fn missing_of_endpoint(rule: &CompiledRule, indexed: &IndexedSet<'_>) -> Option<&'static str> {
     let Some(path) = &indexed.path else { return Some("endpoint") };
     let would_match = |endpoint: &EndpointPattern| endpoint.matches(endpoint.method.as_deref(), Some(path));
     (indexed.method.is_none() && rule.endpoints.iter().any(would_match)).then_some("method")

@@ -1,18 +1,25 @@
 //! The index: finds the rules that apply to a request without visiting the others.
 //!
-//! Rules are indexed by endpoint (a tree of path segments), then by method, then by plan, then by the
-//! attributes in their keys. Rules with the same attributes form a group, which is stored under the attribute
-//! that the fewest rules use. A lookup follows the request's path and visits only matching entries, so its
-//! cost depends on the rules that apply and on the request's attributes, not on the number of rules.
+//! Rules are indexed by endpoint (a tree of path segments), then by method, then by plan, then by one of
+//! their conditions, then by the attributes in their keys. Of several conditions, the index uses the one whose
+//! values the fewest rules share. Rules with the same attributes and the same other conditions form a group,
+//! which is stored under the attribute that the fewest rules use. A lookup follows the request's path and
+//! visits only matching entries, so its cost depends on the rules that apply and on the request's attributes,
+//! not on the number of rules.
 
 mod bound;
+mod by_condition;
 
 use foldhash::quality::RandomState;
 use hashbrown::HashMap;
 
 use super::endpoint::{EndpointPattern, Path, Segment, methods_of, segments};
-use super::request::IndexedRequest;
+use super::condition::CompiledCondition;
+use super::request::IndexedSet;
 use crate::check::MAX_CHECKS;
+
+use by_condition::ConditionIndex;
+pub(super) use by_condition::ConditionKey;
 
 pub(super) type Map<K, V> = HashMap<K, V, RandomState>;
 
@@ -35,6 +42,9 @@ pub(super) struct IndexProperties<'a> {
     /// The attributes in the rule's key, the one that the fewest rules use first. Empty if the rule applies
     /// to requests without them as well.
     pub(super) attributes: &'a [u16],
+    pub(super) conditions: &'a [CompiledCondition],
+    /// The index of the condition that the rule is stored under, if any.
+    pub(super) main_condition: Option<usize>,
 }
 
 /// An index of rules. See the module documentation.
@@ -64,24 +74,32 @@ struct Methods {
 
 #[derive(Debug, Default)]
 struct Plans {
-    any: AttributeIndex,
-    each: Map<Box<str>, AttributeIndex>,
+    any: ConditionIndex,
+    each: Map<Box<str>, ConditionIndex>,
 }
 
 #[derive(Debug, Default)]
 struct AttributeIndex {
-    /// The rules that need no attributes.
-    without_attributes: Vec<IndexEntry>,
+    /// The rules that need no attributes and have no other conditions.
+    unconditional: Vec<IndexEntry>,
+    /// The rules that need no attributes but have other conditions.
+    conditional: Vec<RuleGroup>,
     /// All other rules, by the number of their rarest attribute, in ascending order.
-    by_attribute: Vec<(u16, Vec<AttributeGroup>)>,
+    by_attribute: Vec<(u16, Vec<RuleGroup>)>,
 }
 
-/// Rules that need the same attributes: all of them apply, or none.
+/// Rules that need the same attributes and have the same conditions, apart from the ones that they are stored
+/// under: all of them apply, or none.
 #[derive(Debug)]
-struct AttributeGroup {
+struct RuleGroup {
     attributes: Box<[u16]>,
+    conditions: Box<[CompiledCondition]>,
     entries: Vec<IndexEntry>,
 }
+
+/// The number of groups that a new rule is compared with. More would make compiling slow if every rule has
+/// its own conditions; a group that is stored twice costs only time in lookups.
+const COMPARED_GROUPS: usize = 16;
 
 impl Index {
     pub(super) fn file(&mut self, rule: u32, filing: &IndexProperties<'_>) {
@@ -104,24 +122,24 @@ impl Index {
 
     /// Returns the rules that apply, in order of priority. Rules with `if_missing: deny` or `error` are
     /// indexed without attributes, so they are matched even if the request lacks some.
-    pub(super) fn find(&self, indexed: &IndexedRequest<'_>) -> MatchedRules {
+    pub(super) fn find(&self, indexed: &IndexedSet<'_>) -> MatchedRules {
         let mut matched = MatchedRules::default();
         self.search(indexed, |by_attributes| by_attributes.find(indexed, &mut matched));
         matched
     }
 
-    /// Calls `visit` for every rule whose endpoints, methods and plans match the request. The arguments are
+    /// Calls `visit` for every rule whose endpoints, methods, plans and conditions match the request. The arguments are
     /// the number of the rule, and the attribute that the request lacks, if this keeps the rule from
     /// applying. A rule with several endpoints may be visited several times.
     pub(super) fn visit_targeted(
         &self,
-        indexed: &IndexedRequest<'_>,
+        indexed: &IndexedSet<'_>,
         mut visit: impl FnMut(u32, Option<u16>),
     ) {
         self.search(indexed, |by_attributes| by_attributes.visit(indexed, &mut visit));
     }
 
-    fn search(&self, indexed: &IndexedRequest<'_>, visit: impl FnMut(&AttributeIndex)) {
+    fn search(&self, indexed: &IndexedSet<'_>, visit: impl FnMut(&AttributeIndex)) {
         let mut search = Search { indexed, visit };
         self.any_endpoint.search(&mut search);
         for path in indexed.path.iter().flat_map(Path::readings) {
@@ -130,9 +148,9 @@ impl Index {
     }
 }
 
-/// One lookup: calls `visit` with all entries for the request's endpoint, method and plan.
+/// One lookup: calls `visit` with all entries for the request's endpoint, method, plan and values.
 struct Search<'a, V> {
-    indexed: &'a IndexedRequest<'a>,
+    indexed: &'a IndexedSet<'a>,
     visit: V,
 }
 
@@ -171,34 +189,45 @@ impl Methods {
 impl Plans {
     fn file(&mut self, entry: IndexEntry, filing: &IndexProperties<'_>) {
         if filing.plans.is_empty() {
-            self.any.file(entry, filing.attributes);
+            self.any.file(entry, filing);
         }
         for plan in filing.plans {
-            self.each.entry(plan.as_str().into()).or_default().file(entry, filing.attributes);
+            self.each.entry(plan.as_str().into()).or_default().file(entry, filing);
         }
     }
 
     fn search<V: FnMut(&AttributeIndex)>(&self, search: &mut Search<'_, V>) {
-        (search.visit)(&self.any);
+        self.any.search(search);
         if let Some(plan) = search.indexed.plan.filter(|_| !self.each.is_empty())
-            && let Some(by_attributes) = self.each.get(plan)
+            && let Some(by_condition) = self.each.get(plan)
         {
-            (search.visit)(by_attributes);
+            by_condition.search(search);
         }
     }
 }
 
 impl AttributeIndex {
-    fn file(&mut self, entry: IndexEntry, attributes: &[u16]) {
-        let Some(rarest) = attributes.first() else { return self.without_attributes.push(entry) };
-        let at = self.position_of(*rarest).unwrap_or_else(|at| {
-            self.by_attribute.insert(at, (*rarest, Vec::new()));
-            at
-        });
-        let groups = &mut self.by_attribute[at].1;
-        match groups.iter_mut().find(|group| *group.attributes == *attributes) {
+    fn file(&mut self, entry: IndexEntry, attributes: &[u16], conditions: &[CompiledCondition]) {
+        let groups = match attributes.first() {
+            None if conditions.is_empty() => return self.unconditional.push(entry),
+            None => &mut self.conditional,
+            Some(rarest) => {
+                let at = self.position_of(*rarest).unwrap_or_else(|at| {
+                    self.by_attribute.insert(at, (*rarest, Vec::new()));
+                    at
+                });
+                &mut self.by_attribute[at].1
+            }
+        };
+        let is_same =
+            |group: &&mut RuleGroup| *group.attributes == *attributes && *group.conditions == *conditions;
+        match groups.iter_mut().rev().take(COMPARED_GROUPS).find(is_same) {
             Some(group) => group.entries.push(entry),
-            None => groups.push(AttributeGroup { attributes: attributes.into(), entries: vec![entry] }),
+            None => groups.push(RuleGroup {
+                attributes: attributes.into(),
+                conditions: conditions.into(),
+                entries: vec![entry],
+            }),
         }
     }
 
@@ -206,31 +235,46 @@ impl AttributeIndex {
         self.by_attribute.binary_search_by_key(&attribute, |(attribute, _)| *attribute)
     }
 
-    fn find(&self, indexed: &IndexedRequest<'_>, matched: &mut MatchedRules) {
-        matched.add(&self.without_attributes);
+    fn find(&self, indexed: &IndexedSet<'_>, matched: &mut MatchedRules) {
+        matched.add(&self.unconditional);
+        for group in self.conditional.iter().filter(|group| group.applies_to(indexed)) {
+            matched.add(&group.entries);
+        }
         if self.by_attribute.is_empty() {
             return;
         }
         for attribute in indexed.numbers() {
             let groups = self.position_of(attribute).map_or(&[][..], |at| &self.by_attribute[at].1);
-            for group in groups.iter().filter(|group| group.missing_attribute(indexed).is_none()) {
+            for group in groups.iter().filter(|group| group.applies_to(indexed)) {
                 matched.add(&group.entries);
             }
         }
     }
 
-    fn visit(&self, indexed: &IndexedRequest<'_>, visit: &mut impl FnMut(u32, Option<u16>)) {
-        self.without_attributes.iter().for_each(|entry| visit(entry.rule, None));
-        for group in self.by_attribute.iter().flat_map(|(_, groups)| groups) {
+    fn visit(&self, indexed: &IndexedSet<'_>, visit: &mut impl FnMut(u32, Option<u16>)) {
+        self.unconditional.iter().for_each(|entry| visit(entry.rule, None));
+        for group in self.groups().filter(|group| group.conditions_hold(indexed)) {
             let missing = group.missing_attribute(indexed);
             group.entries.iter().for_each(|entry| visit(entry.rule, missing));
         }
     }
+
+    fn groups(&self) -> impl Iterator<Item = &RuleGroup> {
+        self.conditional.iter().chain(self.by_attribute.iter().flat_map(|(_, groups)| groups))
+    }
 }
 
-impl AttributeGroup {
+impl RuleGroup {
+    fn applies_to(&self, indexed: &IndexedSet<'_>) -> bool {
+        self.missing_attribute(indexed).is_none() && self.conditions_hold(indexed)
+    }
+
+    fn conditions_hold(&self, indexed: &IndexedSet<'_>) -> bool {
+        self.conditions.iter().all(|condition| condition.holds(indexed))
+    }
+
     /// Returns the first attribute of the group that the request lacks.
-    fn missing_attribute(&self, indexed: &IndexedRequest<'_>) -> Option<u16> {
+    fn missing_attribute(&self, indexed: &IndexedSet<'_>) -> Option<u16> {
         self.attributes.iter().copied().find(|attribute| indexed.value(*attribute).is_none())
     }
 }
@@ -270,6 +314,12 @@ impl MatchedRules {
         let room = MAX_CHECKS - self.len;
         others.into_iter().take(room).for_each(|entry| self.insert(entry));
         self
+    }
+
+    /// Adds the rules that match another attribute set of the same request.
+    pub(super) fn extend(&mut self, others: Self) {
+        self.are_too_many |= others.are_too_many;
+        others.into_iter().for_each(|entry| self.insert(entry));
     }
 
     fn add(&mut self, entries: &[IndexEntry]) {

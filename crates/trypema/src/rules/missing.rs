@@ -1,9 +1,11 @@
 //! Requests that lack an attribute of a rule's key.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::slice;
 
+use super::condition::Condition;
 use super::definition::{IfMissing, Rule};
-use super::request::{IndexedRequest, Request};
+use super::request::{IndexedSet, Request};
 use super::set::{CompiledRule, RuleSet};
 use crate::check::MAX_CHECKS;
 use crate::error::TrypemaError;
@@ -24,14 +26,16 @@ pub struct SkippedRule<'s> {
 pub struct NeededAttribute<'s> {
     /// The name of the attribute.
     pub name: &'s str,
-    /// The enabled rules with this attribute in their key, by priority.
+    /// The enabled rules with this attribute in their key, or with a condition that needs a value of it, by
+    /// priority.
     pub rules: Vec<&'s Rule>,
 }
 
 impl RuleSet {
-    /// Returns the rules that match a request by endpoint, method and plan but [skip](IfMissing::Skip) it
-    /// because it lacks an attribute, by priority. Ignores candidates and lists. Allocates, and the time
-    /// grows with the number of matching rules.
+    /// Returns the rules that match a request by endpoint, method, plan and conditions but
+    /// [skip](IfMissing::Skip) it because it lacks an attribute, by priority. An attribute is missing if no set
+    /// of the request has it. Ignores candidates, lists and costs. Allocates, and the time grows with the number
+    /// of matching rules.
     ///
     /// ```
     /// use trypema::rules::{Request, RuleSet};
@@ -47,15 +51,20 @@ impl RuleSet {
     ///
     /// # Errors
     ///
-    /// The request has too many attributes.
+    /// The request has too many attributes or sets, or names a unit that is not declared.
     pub fn skipped_rules(
         &self,
         request: &Request<'_>,
     ) -> Result<impl Iterator<Item = SkippedRule<'_>>, TrypemaError> {
-        let indexed = self.index_request(request)?;
+        self.validate(request)?;
+        let sets: Vec<IndexedSet<'_>> = request.sets().iter().map(|set| self.index_set(*set)).collect();
+        let is_missing = |attribute: &u16| sets.iter().all(|indexed| indexed.value(*attribute).is_none());
         let mut found: Vec<(u32, u16)> = Vec::new();
-        self.index
-            .visit_targeted(&indexed, |rule, missing| found.extend(missing.map(|missing| (rule, missing))));
+        for indexed in &sets {
+            self.index.visit_targeted(indexed, |rule, missing| {
+                found.extend(missing.filter(is_missing).map(|missing| (rule, missing)));
+            });
+        }
         found.sort_unstable();
         found.dedup_by_key(|(rule, _)| *rule);
         Ok(found.into_iter().filter_map(|(rule, attribute)| {
@@ -70,21 +79,28 @@ impl RuleSet {
         if self.lists.allow.iter().chain(&self.lists.block).any(|list| list.attribute == attribute) {
             return true;
         }
-        let Ok(indexed) = self.index_request(request) else { return false };
+        if self.validate(request).is_err() {
+            return false;
+        }
         let mut is_needed = false;
-        self.index.visit_targeted(&indexed, |rule, _| {
-            let rule = self.at(rule).filter(|rule| !rule.rule.is_shadow());
-            is_needed |= rule.is_some_and(|rule| rule.has_placeholder(attribute));
-        });
+        for set in request.sets() {
+            self.index.visit_targeted(&self.index_set(*set), |rule, _| {
+                let rule = self.at(rule).filter(|rule| !rule.rule.is_shadow());
+                is_needed |= rule.is_some_and(|rule| rule.has_placeholder(attribute));
+            });
+        }
         is_needed
     }
 
-    /// Returns the attributes in the keys of enabled rules, by name.
+    /// Returns the attributes that enabled rules need, in their keys or for their conditions, by name.
     pub fn needed_attributes(&self) -> impl Iterator<Item = NeededAttribute<'_>> {
         let mut needed: BTreeMap<&str, Vec<&Rule>> = BTreeMap::new();
         for compiled in self.rules.iter().filter(|compiled| compiled.rule.enabled) {
-            for placeholder in &compiled.placeholders {
-                needed.entry(&placeholder.name).or_default().push(&compiled.rule);
+            let keys = compiled.placeholders.iter().map(|placeholder| &*placeholder.name);
+            let needs_value = |(_, condition): &(&String, &Condition)| matches!(condition, Condition::OneOf(_));
+            let conditions = compiled.rule.when.iter().filter(needs_value).map(|(name, _)| name.as_str());
+            for name in keys.chain(conditions).collect::<BTreeSet<_>>() {
+                needed.entry(name).or_default().push(&compiled.rule);
             }
         }
         needed.into_iter().map(|(name, rules)| NeededAttribute { name, rules })
@@ -106,12 +122,17 @@ impl RuleSet {
 impl CompiledRule {
     /// Returns the first attribute of the rule's key that a request lacks. Always `None` for rules that skip
     /// such requests: the index finds those only if the request has all attributes.
-    pub(super) fn missing_attribute(&self, indexed: &IndexedRequest<'_>) -> Option<u16> {
+    pub(super) fn missing_attribute(&self, indexed: &IndexedSet<'_>) -> Option<u16> {
         if self.rule.if_missing == IfMissing::Skip {
             return None;
         }
+        self.missing_attribute_of_all(slice::from_ref(indexed))
+    }
+
+    /// Returns the first attribute of the rule's key that none of these sets has.
+    pub(super) fn missing_attribute_of_all(&self, sets: &[IndexedSet<'_>]) -> Option<u16> {
         let mut attributes = self.placeholders.iter().map(|placeholder| placeholder.attribute);
-        attributes.find(|attribute| indexed.value(*attribute).is_none())
+        attributes.find(|attribute| sets.iter().all(|indexed| indexed.value(*attribute).is_none()))
     }
 
     #[cfg(feature = "tower")]

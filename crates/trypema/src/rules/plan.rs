@@ -1,12 +1,14 @@
 //! The plan of one request: the checks that its rules require of the store.
 
+use std::slice;
 use std::sync::Arc;
 
 use super::definition::{IfMissing, KeyVerdict, OnStoreFailure};
-use super::request::Request;
-use super::set::{CompiledRule, OverrideAction, RuleSet};
-use super::verdict::{RuleOutcome, Verdict};
-use crate::check::Check;
+use super::index::IndexEntry;
+use super::request::{IndexedSet, Request};
+use super::set::{CompiledRule, ListMatch, OverrideAction, RuleSet, too_many_rules};
+use super::verdict::{MissingInput, RuleOutcome, Verdict};
+use crate::check::{Check, MAX_CHECKS};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
 use crate::strategy::Limit;
@@ -16,7 +18,6 @@ use crate::strategy::Limit;
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
     pub(super) verdict: Verdict,
-    cost: u64,
     is_blocked: bool,
     /// The number of shadow rules: log-only rules and candidates.
     shadow_count: usize,
@@ -32,7 +33,7 @@ pub(super) struct Checks<'p> {
     pub(super) outcomes: Vec<usize>,
 }
 
-/// The treatment of a request that lacks an attribute of a rule with `if_missing: error`.
+/// The treatment of a request that lacks an attribute or a cost of a rule with `if_missing: error`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OnMissing {
     Fail,
@@ -51,51 +52,44 @@ impl Plan {
     }
 
     fn build(set: Arc<RuleSet>, request: &Request<'_>, on_missing: OnMissing) -> Result<Self, TrypemaError> {
-        let indexed = set.index_request(request)?;
-        let list_match = set.list_match(&indexed);
-        let mut verdict = Verdict { set, list_match, outcomes: Vec::new(), keys: String::new() };
-        let mut shadow_count = 0;
-        if verdict.list_match.is_some() {
-            return Ok(Self { verdict, cost: request.cost(), is_blocked: false, shadow_count });
-        }
-        let set = &verdict.set;
-        let found = set.find(&indexed)?;
-        verdict.outcomes.reserve_exact(found.as_slice().len());
-        verdict.keys.reserve(found.as_slice().len() * EXPECTED_KEY_BYTES);
-        for entry in found.as_slice() {
-            let Some(rule) = set.at(entry.rule) else { continue };
-            let start = verdict.keys.len();
-            if let Some(attribute) = rule.missing_attribute(&indexed) {
-                if rule.fails_on_missing() && on_missing == OnMissing::Fail {
-                    return Err(rule.missing_attribute_error(set.attribute_name(attribute)));
-                }
-                // Without a key it is unknown whether the candidate's share includes the request.
-                if rule.rule.share.is_none() {
-                    shadow_count += usize::from(rule.rule.is_shadow());
-                    verdict.outcomes.push(RuleOutcome::for_missing(entry.rule, start, attribute));
-                }
-                continue;
+        set.validate(request)?;
+        match request.sets() {
+            [only] => {
+                let indexed = set.index_set(*only);
+                Self::of_sets(set, slice::from_ref(&indexed), on_missing)
             }
-            rule.write_key(&mut verdict.keys, *entry, &indexed);
-            let key = &verdict.keys[start..];
-            let action = rule.override_of(key);
-            if !rule.is_in_share(key) || action == Some(&OverrideAction::Verdict(KeyVerdict::Allow)) {
-                verdict.keys.truncate(start);
-                continue;
+            sets => {
+                let indexed: Vec<IndexedSet<'_>> = sets.iter().map(|one| set.index_set(*one)).collect();
+                Self::of_sets(set, &indexed, on_missing)
             }
-            shadow_count += usize::from(rule.rule.is_shadow());
-            let is_blocked = action == Some(&OverrideAction::Verdict(KeyVerdict::Block));
-            verdict.outcomes.push(RuleOutcome {
-                rule: entry.rule,
-                key_end: verdict.keys.len(),
-                has_override: action.is_some(),
-                is_blocked,
-                missing: None,
-                decision: is_blocked.then(Decision::refused),
-            });
         }
+    }
+
+    fn of_sets(
+        set: Arc<RuleSet>,
+        sets: &[IndexedSet<'_>],
+        on_missing: OnMissing,
+    ) -> Result<Self, TrypemaError> {
+        let list_match = sets.iter().find_map(|indexed| set.block_match(indexed));
+        let mut builder = PlanBuilder {
+            set: &set,
+            sets,
+            on_missing,
+            list_match,
+            outcomes: Vec::new(),
+            keys: String::new(),
+            shadow_count: 0,
+        };
+        if builder.list_match.is_none() {
+            match sets {
+                [only] => builder.add_set(only)?,
+                _ => builder.add_sets()?,
+            }
+        }
+        let PlanBuilder { list_match, outcomes, keys, shadow_count, .. } = builder;
+        let verdict = Verdict { set, list_match, outcomes, keys };
         let is_blocked = verdict.rules().any(|rule| rule.is_denying());
-        Ok(Self { verdict, cost: request.cost(), is_blocked, shadow_count })
+        Ok(Self { verdict, is_blocked, shadow_count })
     }
 
     /// Returns a plan for the counter of this name; `None` if the name belongs to no rule.
@@ -115,10 +109,11 @@ impl Plan {
             has_override: action.is_some(),
             is_blocked,
             missing: None,
+            cost,
             decision: is_blocked.then(Decision::refused),
         };
         let verdict = Verdict { set, list_match: None, outcomes: vec![outcome], keys: key.to_owned() };
-        Some(Self { verdict, cost, is_blocked, shadow_count: 0 })
+        Some(Self { verdict, is_blocked, shadow_count: 0 })
     }
 
     /// Returns the checks of the enforced rules, which are taken all or nothing. Empty if one of these rules
@@ -217,36 +212,189 @@ impl Plan {
             let Some(rule) = rule.filter(|_| !outcome.is_blocked) else { continue };
             let key = self.verdict.key(index);
             let limit = if outcome.has_override { rule.limit_of(key) } else { &rule.limit };
-            found.checks.push(Check::new(key, limit, self.cost));
+            found.checks.push(Check::new(key, limit, outcome.cost));
             found.outcomes.push(index);
         }
         found
     }
 }
 
-impl RuleOutcome {
-    /// Returns the outcome of a rule to a request that lacks an attribute of its key. There is no counter, so
-    /// its key is empty.
-    fn for_missing(rule: u32, key_end: usize, attribute: u16) -> Self {
-        Self {
-            rule,
-            key_end,
+/// Builds the plan of a request.
+struct PlanBuilder<'r> {
+    set: &'r RuleSet,
+    /// All attribute sets of the request.
+    sets: &'r [IndexedSet<'r>],
+    on_missing: OnMissing,
+    /// See [`Verdict`], for this and the next two fields.
+    list_match: Option<ListMatch>,
+    outcomes: Vec<RuleOutcome>,
+    keys: String,
+    /// See [`Plan`].
+    shadow_count: usize,
+}
+
+/// A rule that applies to one of several attribute sets.
+#[derive(Debug, Clone, Copy)]
+struct SetMatch {
+    entry: IndexEntry,
+    /// The index of the set.
+    set: usize,
+}
+
+impl PlanBuilder<'_> {
+    /// Adds the rules that apply to the only set, unless an allow list exempts it.
+    fn add_set(&mut self, indexed: &IndexedSet<'_>) -> Result<(), TrypemaError> {
+        self.list_match = self.set.allow_match(indexed);
+        if self.list_match.is_some() {
+            return Ok(());
+        }
+        let found = self.set.find(indexed)?;
+        self.reserve(found.as_slice().len());
+        found.as_slice().iter().try_for_each(|entry| self.add(*entry, indexed))
+    }
+
+    /// Adds the rules that apply to several sets, except to those that an allow list exempts. If it exempts
+    /// all of them, it decides the request.
+    fn add_sets(&mut self) -> Result<(), TrypemaError> {
+        let (mut found, mut candidates) = (Vec::new(), Vec::new());
+        let (mut exempting, mut exempt_count) = (None, 0);
+        for (number, indexed) in self.sets.iter().enumerate() {
+            if let Some(allowing) = self.set.allow_match(indexed) {
+                exempting.get_or_insert(allowing);
+                exempt_count += 1;
+                continue;
+            }
+            for entry in self.set.find(indexed)? {
+                let rule = self.set.at(entry.rule);
+                let is_candidate = rule.is_some_and(|rule| rule.rule.candidate_for.is_some());
+                let list = if is_candidate { &mut candidates } else { &mut found };
+                list.push(SetMatch { entry, set: number });
+            }
+        }
+        if exempt_count == self.sets.len() {
+            self.list_match = exempting;
+            return Ok(());
+        }
+        let room = MAX_CHECKS.checked_sub(found.len()).ok_or_else(too_many_rules)?;
+        // Too many candidates must not fail a request.
+        found.extend(candidates.into_iter().take(room));
+        found.sort_unstable_by_key(|matched| (matched.entry.rule, matched.set));
+        self.reserve(found.len());
+        let sets = self.sets;
+        found.iter().try_for_each(|matched| self.add(matched.entry, &sets[matched.set]))
+    }
+
+    fn reserve(&mut self, rules: usize) {
+        self.outcomes.reserve_exact(rules);
+        self.keys.reserve(rules * EXPECTED_KEY_BYTES);
+    }
+
+    /// Adds a rule that applies to a set.
+    fn add(&mut self, entry: IndexEntry, indexed: &IndexedSet<'_>) -> Result<(), TrypemaError> {
+        let Some(rule) = self.set.at(entry.rule) else { return Ok(()) };
+        if rule.missing_attribute(indexed).is_some() {
+            return match rule.missing_attribute_of_all(self.sets) {
+                Some(missing) => self.add_missing(rule, entry.rule, MissingInput::Attribute(missing)),
+                // Another set has the attribute.
+                None => Ok(()),
+            };
+        }
+        let start = self.keys.len();
+        rule.write_key(&mut self.keys, entry, indexed);
+        let key = &self.keys[start..];
+        let action = rule.override_of(key);
+        if !rule.is_in_share(key) || action == Some(&OverrideAction::Verdict(KeyVerdict::Allow)) {
+            self.keys.truncate(start);
+            return Ok(());
+        }
+        let has_override = action.is_some();
+        let is_blocked = action == Some(&OverrideAction::Verdict(KeyVerdict::Block));
+        let unit = rule.rule.unit.as_deref();
+        let Some(cost) = indexed.cost(unit).or(is_blocked.then_some(0)) else {
+            self.keys.truncate(start);
+            let is_named = self.sets.iter().any(|indexed| indexed.cost(unit).is_some());
+            let is_skipped = is_named || rule.rule.if_missing == IfMissing::Skip;
+            return if is_skipped { Ok(()) } else { self.add_missing(rule, entry.rule, MissingInput::Cost) };
+        };
+        if self.sets.len() > 1
+            && let Some(known) = self.outcome_of(entry.rule, start)
+        {
+            self.keys.truncate(start);
+            let outcome = &mut self.outcomes[known];
+            outcome.cost = outcome.cost.saturating_add(cost);
+            return Ok(());
+        }
+        self.shadow_count += usize::from(rule.rule.is_shadow());
+        self.outcomes.push(RuleOutcome {
+            rule: entry.rule,
+            key_end: self.keys.len(),
+            has_override,
+            is_blocked,
+            missing: None,
+            cost,
+            decision: is_blocked.then(Decision::refused),
+        });
+        Ok(())
+    }
+
+    /// Returns the outcome that uses the counter whose name is at `start` of the keys. Outcomes of one rule
+    /// follow each other.
+    fn outcome_of(&self, rule: u32, start: usize) -> Option<usize> {
+        let (keys, key) = self.keys.split_at(start);
+        let of_rule = self.outcomes.iter().enumerate().rev();
+        let mut of_rule = of_rule.take_while(|(_, outcome)| outcome.rule == rule);
+        let is_same = |(index, outcome): &(usize, &RuleOutcome)| {
+            let start = index.checked_sub(1).map_or(0, |before| self.outcomes[before].key_end);
+            outcome.missing.is_none() && keys.get(start..outcome.key_end) == Some(key)
+        };
+        of_rule.find(is_same).map(|(index, _)| index)
+    }
+
+    /// Adds a rule to a request that lacks an attribute of its key or a cost in its unit. There is no counter,
+    /// so its key is empty.
+    fn add_missing(
+        &mut self,
+        rule: &CompiledRule,
+        number: u32,
+        missing: MissingInput,
+    ) -> Result<(), TrypemaError> {
+        if rule.fails_on_missing() && self.on_missing == OnMissing::Fail {
+            return Err(rule.missing_error(self.set, missing));
+        }
+        let is_known =
+            self.outcomes.last().is_some_and(|last| last.rule == number && last.missing.is_some());
+        // Without a key it is unknown whether the candidate's share includes the request.
+        if rule.rule.share.is_some() || is_known {
+            return Ok(());
+        }
+        self.shadow_count += usize::from(rule.rule.is_shadow());
+        self.outcomes.push(RuleOutcome {
+            rule: number,
+            key_end: self.keys.len(),
             has_override: false,
             is_blocked: true,
-            missing: Some(attribute),
+            missing: Some(missing),
+            cost: 0,
             decision: Some(Decision::refused()),
-        }
+        });
+        Ok(())
     }
 }
 
 impl CompiledRule {
-    /// Whether a missing attribute is an error. Never for shadow rules.
+    /// Whether a missing attribute or cost is an error. Never for shadow rules.
     fn fails_on_missing(&self) -> bool {
         self.rule.if_missing == IfMissing::Error && !self.rule.is_shadow()
     }
 
-    fn missing_attribute_error(&self, attribute: &str) -> TrypemaError {
-        TrypemaError::MissingAttribute { rule: self.rule.id.clone(), attribute: attribute.to_owned() }
+    fn missing_error(&self, set: &RuleSet, missing: MissingInput) -> TrypemaError {
+        let rule = self.rule.id.clone();
+        match missing {
+            MissingInput::Attribute(attribute) => {
+                TrypemaError::MissingAttribute { rule, attribute: set.attribute_name(attribute).to_owned() }
+            }
+            MissingInput::Cost => TrypemaError::MissingCost { rule, unit: self.rule.unit_name().to_owned() },
+        }
     }
 }
 

@@ -5,13 +5,14 @@ use std::sync::atomic::AtomicU64;
 
 use super::address::CanonicalNetwork;
 use super::compile;
+use super::condition::CompiledCondition;
 use super::counter::{self, PlaceholderValue};
 use super::definition::{KeyVerdict, Rule, Rules};
 use super::endpoint::{EndpointPattern, Path};
 use super::index::{Index, IndexEntry, Map, MatchedRules};
 use super::networks::Networks;
 use super::problem::InvalidRules;
-use super::request::{IndexedRequest, Request};
+use super::request::{AttributeSet, IndexedSet, REQUESTS, Request};
 use super::share;
 use crate::error::TrypemaError;
 use crate::strategy::Limit;
@@ -50,6 +51,8 @@ pub struct RuleSet {
     pub(super) attributes: Map<Box<str>, u16>,
     /// The names of these attributes, by number.
     pub(super) attribute_names: Vec<Box<str>>,
+    /// The declared units, without `requests`.
+    pub(super) units: Vec<Box<str>>,
     pub(super) lists: Lists,
     /// The candidates of each live rule that has any.
     pub(super) candidates: Map<u32, Vec<u32>>,
@@ -63,6 +66,7 @@ pub(super) struct CompiledRule {
     pub(super) rule: Rule,
     pub(super) limit: Limit,
     pub(super) endpoints: Vec<EndpointPattern>,
+    pub(super) conditions: Vec<CompiledCondition>,
     /// The placeholders, in alphabetical order.
     pub(super) placeholders: Vec<Placeholder>,
     /// The overrides, by counter name.
@@ -113,7 +117,7 @@ impl List {
     /// Returns the entry that a request matches. A match can be uncertain: a path may have two readings, and
     /// an IPv6 client may be known only by its network. An uncertain match counts for a block list, but not
     /// for an allow list.
-    fn entry_for(&self, indexed: &IndexedRequest<'_>, verdict: KeyVerdict) -> Option<String> {
+    fn entry_for(&self, indexed: &IndexedSet<'_>, verdict: KeyVerdict) -> Option<String> {
         let value = indexed.value(self.attribute)?;
         let is_doubt_enough = verdict == KeyVerdict::Block;
         match &self.values {
@@ -176,27 +180,53 @@ impl RuleSet {
         self.rules.is_empty()
     }
 
-    /// Returns the rules that match a request, by priority. Ignores lists, overrides and shares. The time
-    /// depends on the number of matching rules and not on the size of the set. Allocates nothing if the path
-    /// has no percent-encoding.
+    /// Returns the units that a request may name: `requests`, and the declared ones.
+    pub fn units(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(REQUESTS).chain(self.units.iter().map(|unit| &**unit))
+    }
+
+    /// Returns the rules that match a request, by priority. Ignores lists, overrides, shares and costs. The
+    /// time depends on the number of matching rules and not on the size of the set. Allocates nothing if the
+    /// path has no percent-encoding.
     pub fn matching(&self, request: &Request<'_>) -> Result<impl Iterator<Item = &Rule>, TrypemaError> {
-        let found = self.find(&self.index_request(request)?)?;
+        self.validate(request)?;
+        let mut sets = request.sets().iter().map(|set| self.find(&self.index_set(*set)));
+        let mut found = sets.next().transpose()?.unwrap_or_default();
+        for more in sets {
+            found.extend(more?);
+        }
+        if found.are_too_many {
+            return Err(too_many_rules());
+        }
         Ok(found.into_iter().filter_map(|entry| self.at(entry.rule)).map(|compiled| &compiled.rule))
     }
 
-    pub(super) fn index_request<'a>(
-        &self,
-        request: &Request<'a>,
-    ) -> Result<IndexedRequest<'a>, TrypemaError> {
-        IndexedRequest::new(request, |name| self.attributes.get(name).copied())
+    /// Fails if a request exceeds a bound, or names a unit that is not declared.
+    pub(super) fn validate(&self, request: &Request<'_>) -> Result<(), TrypemaError> {
+        request.check_bounds()?;
+        let is_declared = |name: &str| self.units.iter().any(|unit| **unit == *name);
+        let mut named = request.sets().iter().flat_map(AttributeSet::named_units);
+        match named.find(|name| !is_declared(name)) {
+            None => Ok(()),
+            Some(unknown) => {
+                let unknown: String = unknown.chars().take(compile::MAX_ID_BYTES).collect();
+                let declared = self.units().collect::<Vec<_>>().join(", ");
+                let reason = format!("unit {unknown:?} is not declared by the rules, which have {declared}");
+                Err(TrypemaError::InvalidRequest { reason })
+            }
+        }
+    }
+
+    /// Prepares a set of a [valid](Self::validate) request.
+    pub(super) fn index_set<'a>(&self, set: AttributeSet<'a>) -> IndexedSet<'a> {
+        IndexedSet::new(set, |name| self.attributes.get(name).copied())
     }
 
     /// Returns the rules that match, by priority, including as many candidates as there is room for.
-    pub(super) fn find(&self, indexed: &IndexedRequest<'_>) -> Result<MatchedRules, TrypemaError> {
+    pub(super) fn find(&self, indexed: &IndexedSet<'_>) -> Result<MatchedRules, TrypemaError> {
         let found = self.index.find(indexed);
         if found.are_too_many {
-            let reason = format!("more than {} rules apply to this request", crate::check::MAX_CHECKS);
-            return Err(TrypemaError::InvalidRequest { reason });
+            return Err(too_many_rules());
         }
         if self.candidates.is_empty() {
             return Ok(found);
@@ -214,22 +244,32 @@ impl RuleSet {
         self.rules.get(rule as usize)
     }
 
-    /// Returns the list that decides the request, if any. Block lists take precedence over allow lists.
-    pub(super) fn list_match(&self, indexed: &IndexedRequest<'_>) -> Option<ListMatch> {
-        let match_of = |lists: &[List], verdict: KeyVerdict| {
-            lists.iter().find_map(|list| {
-                let entry = list.entry_for(indexed, verdict)?;
-                Some(ListMatch { verdict, attribute: list.attribute, entry })
-            })
-        };
-        let blocking = match_of(&self.lists.block, KeyVerdict::Block);
-        blocking.or_else(|| match_of(&self.lists.allow, KeyVerdict::Allow))
+    /// Returns the block list entry that an attribute set matches, if any.
+    pub(super) fn block_match(&self, indexed: &IndexedSet<'_>) -> Option<ListMatch> {
+        match_of(&self.lists.block, indexed, KeyVerdict::Block)
+    }
+
+    /// Returns the allow list entry that an attribute set matches, if any.
+    pub(super) fn allow_match(&self, indexed: &IndexedSet<'_>) -> Option<ListMatch> {
+        match_of(&self.lists.allow, indexed, KeyVerdict::Allow)
     }
 
     /// Returns the name of an attribute.
     pub(super) fn attribute_name(&self, attribute: u16) -> &str {
         self.attribute_names.get(usize::from(attribute)).map_or("", |name| name)
     }
+}
+
+fn match_of(lists: &[List], indexed: &IndexedSet<'_>, verdict: KeyVerdict) -> Option<ListMatch> {
+    lists.iter().find_map(|list| {
+        let entry = list.entry_for(indexed, verdict)?;
+        Some(ListMatch { verdict, attribute: list.attribute, entry })
+    })
+}
+
+pub(super) fn too_many_rules() -> TrypemaError {
+    let reason = format!("more than {} rules apply to this request", crate::check::MAX_CHECKS);
+    TrypemaError::InvalidRequest { reason }
 }
 
 impl CompiledRule {
@@ -267,7 +307,7 @@ impl CompiledRule {
     }
 
     /// Appends the name of the request's counter.
-    pub(super) fn write_key(&self, text: &mut String, entry: IndexEntry, indexed: &IndexedRequest<'_>) {
+    pub(super) fn write_key(&self, text: &mut String, entry: IndexEntry, indexed: &IndexedSet<'_>) {
         let value = |placeholder: &Placeholder| match (&*placeholder.name, &indexed.path) {
             (ENDPOINT, Some(path)) => match self.endpoint_text(entry) {
                 Some(pattern) => PlaceholderValue::Text(pattern),

@@ -48,10 +48,21 @@ pub(super) struct RuleOutcome {
     pub(super) has_override: bool,
     /// Whether the rule denies the request regardless of its counter, which is then not checked.
     pub(super) is_blocked: bool,
-    /// The attribute that the request lacks, if this is the reason for the denial.
-    pub(super) missing: Option<u16>,
+    /// The part that the request lacks, if this is the reason for the denial.
+    pub(super) missing: Option<MissingInput>,
+    /// The units that the request asks of the counter.
+    pub(super) cost: u64,
     /// The decision of the rule; `None` until its counter was checked.
     pub(super) decision: Option<Decision>,
+}
+
+/// A part that a request lacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum MissingInput {
+    /// An attribute of the rule's key, by its number.
+    Attribute(u16),
+    /// A cost in the rule's unit.
+    Cost,
 }
 
 /// The decision of one rule.
@@ -60,8 +71,10 @@ pub(super) struct RuleOutcome {
 pub struct RuleDecision<'v> {
     /// The rule.
     pub rule: &'v Rule,
-    /// The name of the counter; empty if an attribute is `missing`.
+    /// The name of the counter; empty if the request lacks an attribute or a cost.
     pub key: &'v str,
+    /// The units that the request asks of this counter. If several attribute sets use it, this is the sum.
+    pub cost: u64,
     /// The limit that applies to this counter.
     pub limit: &'v Limit,
     /// The decision of this rule alone.
@@ -69,6 +82,8 @@ pub struct RuleDecision<'v> {
     /// The attribute of the rule's key that the request lacks, if the rule denies the request for this reason
     /// ([`IfMissing`](super::IfMissing)).
     pub missing: Option<&'v str>,
+    /// The rule's unit, if the rule denies the request because it has no cost in that unit.
+    pub missing_unit: Option<&'v str>,
     /// Whether an override blocks the key, so that the rule denies the request regardless of its counter.
     pub is_blocked: bool,
 }
@@ -164,9 +179,14 @@ impl Verdict {
             let decision = outcome.decision.as_ref()?;
             let (compiled, key) = (self.set.at(outcome.rule)?, self.key(index));
             let limit = if outcome.has_override { compiled.limit_of(key) } else { &compiled.limit };
-            let missing = outcome.missing.map(|attribute| self.set.attribute_name(attribute));
-            let is_blocked = outcome.is_blocked && missing.is_none();
-            Some((index, RuleDecision { rule: &compiled.rule, key, limit, decision, missing, is_blocked }))
+            let (missing, missing_unit) = match outcome.missing {
+                Some(MissingInput::Attribute(attribute)) => (Some(self.set.attribute_name(attribute)), None),
+                Some(MissingInput::Cost) => (None, Some(compiled.rule.unit_name())),
+                None => (None, None),
+            };
+            let is_blocked = outcome.is_blocked && outcome.missing.is_none();
+            let (rule, cost) = (&compiled.rule, outcome.cost);
+            Some((index, RuleDecision { rule, key, cost, limit, decision, missing, missing_unit, is_blocked }))
         })
     }
 

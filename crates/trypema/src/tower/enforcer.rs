@@ -13,7 +13,7 @@ use crate::http::{ErrorCode, Policy, StaticHeaders};
 use crate::rules::Verdict;
 
 pub(super) use limit::{CounterLocation, LimitEnforcer};
-pub(super) use rules::{Attribute, RulesEnforcer};
+pub(super) use rules::{Attribute, RulesEnforcer, UnitCost};
 
 pub(super) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 

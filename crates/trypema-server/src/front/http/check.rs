@@ -7,12 +7,12 @@ use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use tokio::sync::Semaphore;
 use trypema::http::{ErrorCode, HeaderStyle, Policy, Problem};
-use trypema::rules::{Request as RulesRequest, Verdict};
+use trypema::rules::Verdict;
 
 use super::accounting::{Accounting, with_accounting};
 use super::problem::ApiError;
 use super::query::ReportOptions;
-use super::request::{self, CheckRequest};
+use super::request::{self, AttributeSets, CheckRequest};
 use super::response::{CheckResponse, json, json_bytes};
 use super::{CheckApi, HttpResponse, RouteResult, begin, body};
 use crate::config::ProviderChoice;
@@ -50,10 +50,10 @@ impl CheckApi {
         if request::is_batch(&body) {
             return self.check_batch(&body, slot).await;
         }
-        let check_request: CheckRequest<'_> = request::read(&body)?;
+        let (mode, sets) = request::read::<CheckRequest<'_>>(&body)?.into_parts()?;
         begin(slot)?;
-        let response = decision_response(&self.verdict(&check_request).await?, check_request.mode, options);
-        Ok(match check_request.mode {
+        let response = decision_response(&self.verdict(mode, &sets).await?, mode, options);
+        Ok(match mode {
             Mode::Peek => response,
             Mode::Check | Mode::Record => with_accounting(response, Accounting::MustSend),
         })
@@ -86,31 +86,28 @@ impl CheckApi {
         if slot.is_crowded() { &self.crowded_batches } else { &self.batches }
     }
 
-    async fn verdict(&self, check_request: &CheckRequest<'_>) -> Result<Verdict, ApiError> {
-        let attributes = check_request.attributes.pairs();
-        let rules_request = RulesRequest::new(&attributes).costing(check_request.cost);
-        Ok(self.app.check(check_request.mode, &rules_request).await?)
+    async fn verdict(&self, mode: Mode, sets: &AttributeSets<'_>) -> Result<Verdict, ApiError> {
+        let borrowed = sets.borrowed();
+        let sets = borrowed.sets();
+        Ok(self.app.check(mode, &request::request_of(&sets)).await?)
     }
 
     /// Decides all requests in order, [`REQUESTS_AT_A_TIME`] at a time. With Redis, these share one round
     /// trip.
-    async fn check_each(&self, check_requests: &[CheckRequest<'_>], batches: &Semaphore) -> Vec<u8> {
+    async fn check_each(&self, requests: &[(Mode, AttributeSets<'_>)], batches: &Semaphore) -> Vec<u8> {
         let mut all = vec![b'['];
-        for some in check_requests.chunks(REQUESTS_AT_A_TIME) {
+        for some in requests.chunks(REQUESTS_AT_A_TIME) {
             // The semaphore is never closed.
             let turn = batches.acquire().await;
-            let verdicts = join_all(some.iter().map(|check_request| self.verdict(check_request))).await;
-            for (check_request, verdict) in some.iter().zip(verdicts) {
+            let verdicts = join_all(some.iter().map(|(mode, sets)| self.verdict(*mode, sets))).await;
+            for ((mode, _), verdict) in some.iter().zip(verdicts) {
                 if all.len() > 1 {
                     all.push(b',');
                 }
                 match verdict {
                     Ok(verdict) => {
                         // Serialising text and numbers cannot fail.
-                        let _ = serde_json::to_writer(
-                            &mut all,
-                            &CheckResponse::new(&verdict, check_request.mode),
-                        );
+                        let _ = serde_json::to_writer(&mut all, &CheckResponse::new(&verdict, *mode));
                     }
                     Err(error) => {
                         all.extend_from_slice(format!("{{\"error\":{}}}", error.to_json()).as_bytes());

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use trypema::rules::{Explanation, Request as RulesRequest};
 
-use super::request::RequestDescription;
+use super::request::{RequestDescription, request_of};
 use super::response::{OutcomeName, RuleReport, json, milliseconds};
 use super::{AdminApi, RouteResult, begin, body};
 use crate::net::ConnectionSlot;
@@ -69,8 +69,9 @@ impl AdminApi {
         let body = body::read(request.into_body(), self.max_body, slot).await?;
         let described = RequestDescription::read(&body)?;
         begin(slot)?;
-        let attributes = described.attributes.pairs();
-        let explanation = self.app.explain(&RulesRequest::new(&attributes).costing(described.cost)).await?;
+        let borrowed = described.borrowed();
+        let sets = borrowed.sets();
+        let explanation = self.app.explain(&request_of(&sets)).await?;
         Ok(json(StatusCode::OK, &ExplainResponse::new(&explanation)))
     }
 }

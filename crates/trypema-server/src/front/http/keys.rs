@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::accounting::{Accounting, with_accounting};
 use super::problem::ApiError;
-use super::response::{BlockReport, json, milliseconds, rounded_up};
+use super::response::{BlockReport, counted_unit, json, milliseconds, rounded_up};
 use super::text::decoded_path;
 use super::{AdminApi, RouteResult, begin};
 use crate::net::ConnectionSlot;
@@ -22,6 +22,9 @@ pub(super) struct KeyResponse<'a> {
     /// The name of the rule, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
+    /// The unit that the rule counts, if it is not `requests`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unit: Option<&'a str>,
     /// The maximum number of units.
     limit: u64,
     /// The number of units that are left.
@@ -93,6 +96,7 @@ impl AdminApi {
                 key: rule.key,
                 rule: &rule.rule.id,
                 name: rule.rule.name.as_deref(),
+                unit: counted_unit(rule.rule),
                 limit: decision.limit(),
                 remaining: decision.remaining(),
                 blocked: !decision.is_allowed(),

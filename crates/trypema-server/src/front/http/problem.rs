@@ -120,6 +120,14 @@ impl ApiError {
         }
     }
 
+    /// Returns the text that says what is wrong.
+    pub(crate) fn into_detail(self) -> String {
+        match self {
+            Self::Library(problem) => problem.to_json(),
+            Self::Request { detail, .. } => detail.into_owned(),
+        }
+    }
+
     /// Returns the JSON body, for one element of a batch response.
     pub(super) fn to_json(&self) -> String {
         match self {
@@ -141,7 +149,9 @@ impl From<&TrypemaError> for ApiError {
     fn from(error: &TrypemaError) -> Self {
         match error {
             TrypemaError::InvalidRequest { reason } => Self::bad_request(reason.clone()),
-            TrypemaError::InvalidRedisKey { .. } | TrypemaError::MissingAttribute { .. } => {
+            TrypemaError::InvalidRedisKey { .. }
+            | TrypemaError::MissingAttribute { .. }
+            | TrypemaError::MissingCost { .. } => {
                 Self::bad_request(error.to_string())
             }
             _ => Self::Library(Box::new(Problem::from(error))),

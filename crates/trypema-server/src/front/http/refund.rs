@@ -8,7 +8,7 @@ use trypema::rules::{Request as RulesRequest, RuleRefund, RuleSet};
 
 use super::accounting::{Accounting, with_accounting};
 use super::problem::ApiError;
-use super::request::RequestDescription;
+use super::request::{RequestDescription, request_of};
 use super::response::json;
 use super::{CheckApi, RouteResult, begin, body};
 use crate::net::ConnectionSlot;
@@ -54,8 +54,9 @@ impl CheckApi {
         let body = body::read(request.into_body(), self.max_body, slot).await?;
         let described = RequestDescription::read(&body)?;
         begin(slot)?;
-        let attributes = described.attributes.pairs();
-        let refunds = self.app.refund_units(&RulesRequest::new(&attributes).costing(described.cost)).await?;
+        let borrowed = described.borrowed();
+        let sets = borrowed.sets();
+        let refunds = self.app.refund_units(&request_of(&sets)).await?;
         if let Some(Err(error)) = refunds.first().map(|first| &first.units)
             && refunds.iter().all(|refund| refund.units.is_err())
         {

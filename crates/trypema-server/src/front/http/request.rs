@@ -1,4 +1,4 @@
-//! Requests in JSON: attributes, a cost and a mode.
+//! Requests in JSON: attribute sets, costs and a mode.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,7 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeOwned, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use trypema::rules::{Document, InvalidRules};
+use trypema::rules::{AttributeSet, Document, InvalidRules, Request as RulesRequest};
 
 use super::problem::ApiError;
 use crate::attributes::{MAX_ATTRIBUTE_NAME, MAX_ATTRIBUTE_VALUE, MAX_ATTRIBUTES};
@@ -27,43 +27,229 @@ pub(super) fn is_address(value: &str) -> bool {
     value.parse::<IpAddr>().is_ok()
 }
 
-/// One request, as clients describe it.
+/// One request, as clients describe it: either `attributes` with `cost` or `costs`, or `sets`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CheckRequest<'a> {
     /// The attributes of the request, for example `{"user": "ann", "endpoint": "/search", "method": "GET",
     /// "plan": "free", "ip": "203.0.113.9"}`.
-    #[serde(borrow)]
-    pub(super) attributes: Attributes<'a>,
-    /// The cost of the request, in units.
-    #[serde(default = "one")]
-    pub(super) cost: u64,
+    #[serde(borrow, default)]
+    attributes: Option<Attributes<'a>>,
+    /// The cost of the request in the unit `requests`. Excludes `costs`.
+    #[serde(default)]
+    cost: Option<Cost>,
+    /// The costs of the request by unit, for example `{"tokens": 4200}`. Excludes `cost`.
+    #[serde(borrow, default)]
+    costs: Option<Costs<'a>>,
+    /// Several attribute sets, which are checked together, all or nothing. Excludes all fields but `mode`.
+    #[serde(borrow, default)]
+    sets: Option<Vec<SetDescription<'a>>>,
     /// The effect of the request on counters.
     #[serde(default)]
     pub(super) mode: Mode,
 }
 
-/// A request to explain or to refund.
+/// A request to explain or to refund: either `attributes` with `cost` or `costs`, or `sets`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RequestDescription<'a> {
+pub(crate) struct RequestDescription<'a> {
     /// The attributes of the request.
+    #[serde(borrow, default)]
+    attributes: Option<Attributes<'a>>,
+    /// The cost of the request in the unit `requests`. Excludes `costs`.
+    #[serde(default)]
+    cost: Option<Cost>,
+    /// The costs of the request by unit, for example `{"tokens": 4200}`. Excludes `cost`.
+    #[serde(borrow, default)]
+    costs: Option<Costs<'a>>,
+    /// Several attribute sets, which are checked together. Excludes all other fields.
+    #[serde(borrow, default)]
+    sets: Option<Vec<SetDescription<'a>>>,
+}
+
+/// One of several attribute sets of a request.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SetDescription<'a> {
+    /// The attributes of the set.
     #[serde(borrow)]
-    pub(super) attributes: Attributes<'a>,
-    /// The cost of the request, in units.
-    #[serde(default = "one")]
-    pub(super) cost: u64,
+    attributes: Attributes<'a>,
+    /// The cost of the set in the unit `requests`. Excludes `costs`.
+    #[serde(default)]
+    cost: Option<Cost>,
+    /// The costs of the set by unit. Excludes `cost`.
+    #[serde(borrow, default)]
+    costs: Option<Costs<'a>>,
 }
 
 impl<'a> RequestDescription<'a> {
     /// Parses a body.
-    pub(super) fn read(body: &'a [u8]) -> Result<Self, ApiError> {
-        read(body)
+    pub(crate) fn read(body: &'a [u8]) -> Result<AttributeSets<'a>, ApiError> {
+        let Self { attributes, cost, costs, sets } = read(body)?;
+        AttributeSets::new(attributes, cost, costs, sets)
     }
 }
 
-fn one() -> u64 {
-    1
+impl<'a> CheckRequest<'a> {
+    /// Returns the mode and the attribute sets.
+    pub(super) fn into_parts(self) -> Result<(Mode, AttributeSets<'a>), ApiError> {
+        let Self { attributes, cost, costs, sets, mode } = self;
+        AttributeSets::new(attributes, cost, costs, sets).map(|sets| (mode, sets))
+    }
+}
+
+/// The attribute sets of a request, as they were described.
+#[derive(Debug)]
+pub(crate) struct AttributeSets<'a>(Vec<SetDescription<'a>>);
+
+impl<'a> AttributeSets<'a> {
+    fn new(
+        attributes: Option<Attributes<'a>>,
+        cost: Option<Cost>,
+        costs: Option<Costs<'a>>,
+        sets: Option<Vec<SetDescription<'a>>>,
+    ) -> Result<Self, ApiError> {
+        let sets = match (attributes, sets) {
+            (Some(attributes), None) => vec![SetDescription { attributes, cost, costs }],
+            (None, Some(sets)) if cost.is_none() && costs.is_none() => sets,
+            (None, None) => return Err(ApiError::bad_request("missing field `attributes`, or `sets`")),
+            (_, Some(_)) => {
+                return Err(ApiError::bad_request(
+                    "`sets` excludes `attributes`, `cost` and `costs`: write them into each set",
+                ));
+            }
+        };
+        if sets.is_empty() {
+            return Err(ApiError::bad_request("`sets` is empty: need at least one set"));
+        }
+        if sets.iter().any(|set| set.cost.is_some() && set.costs.is_some()) {
+            return Err(ApiError::bad_request(
+                "`cost` beside `costs`: write `costs: {\"requests\": ...}` instead of `cost`",
+            ));
+        }
+        Ok(Self(sets))
+    }
+
+    /// Returns the sets in the form that the engine accepts.
+    pub(crate) fn borrowed(&self) -> BorrowedSets<'_> {
+        BorrowedSets(self.0.iter().map(BorrowedSet::from).collect())
+    }
+}
+
+/// Attribute sets as slices of pairs, to make a request of.
+#[derive(Debug)]
+pub(crate) struct BorrowedSets<'a>(Vec<BorrowedSet<'a>>);
+
+#[derive(Debug)]
+struct BorrowedSet<'a> {
+    attributes: Vec<(&'a str, &'a str)>,
+    cost: Option<u64>,
+    costs: Vec<(&'a str, u64)>,
+}
+
+impl<'a> From<&'a SetDescription<'_>> for BorrowedSet<'a> {
+    fn from(set: &'a SetDescription<'_>) -> Self {
+        let costs = set.costs.iter().flat_map(|Costs(costs)| costs);
+        Self {
+            attributes: set.attributes.pairs(),
+            cost: set.cost.map(|Cost(cost)| cost),
+            costs: costs.map(|(unit, cost)| (&**unit, *cost)).collect(),
+        }
+    }
+}
+
+impl BorrowedSets<'_> {
+    pub(crate) fn sets(&self) -> Vec<AttributeSet<'_>> {
+        let set = |set: &'_ BorrowedSet<'_>| {
+            AttributeSet::new(&set.attributes).costing(set.cost.unwrap_or(1)).with_costs(&set.costs)
+        };
+        self.0.iter().map(set).collect()
+    }
+}
+
+/// Returns a request of these sets.
+pub(crate) fn request_of<'a>(sets: &'a [AttributeSet<'a>]) -> RulesRequest<'a> {
+    match sets {
+        [only] => RulesRequest::from(*only),
+        _ => RulesRequest::of_sets(sets),
+    }
+}
+
+/// A cost: a whole number.
+#[derive(Debug, Clone, Copy, JsonSchema)]
+#[schemars(transparent)]
+struct Cost(u64);
+
+impl<'de> Deserialize<'de> for Cost {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_u64(CostVisitor).map(Self)
+    }
+}
+
+struct CostVisitor;
+
+impl Visitor<'_> for CostVisitor {
+    type Value = u64;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a cost: a whole number, 0 or more")
+    }
+
+    fn visit_u64<E: Error>(self, cost: u64) -> Result<u64, E> {
+        Ok(cost)
+    }
+}
+
+/// The most units that a request may name: all that rules can declare, and `requests`.
+const MAX_COSTS: usize = 16;
+
+/// Costs by unit, each unit once.
+#[derive(Debug)]
+struct Costs<'a>(Vec<(Cow<'a, str>, u64)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Costs<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(CostsVisitor)
+    }
+}
+
+struct CostsVisitor;
+
+impl<'de> Visitor<'de> for CostsVisitor {
+    type Value = Costs<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of costs by unit, such as {\"tokens\": 4200}")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Costs<'de>, A::Error> {
+        let mut costs: Vec<(Cow<'de, str>, u64)> = Vec::with_capacity(2);
+        while let Some((Text(unit), Cost(cost))) = map.next_entry::<Text<'de>, Cost>()? {
+            if costs.len() == MAX_COSTS {
+                return Err(A::Error::custom(format_args!("costs in more than {MAX_COSTS} units")));
+            }
+            if costs.iter().any(|(known, _)| *known == unit) {
+                return Err(A::Error::custom(format_args!("the cost in {unit:?} is given twice")));
+            }
+            costs.push((unit, cost));
+        }
+        Ok(Costs(costs))
+    }
+}
+
+impl JsonSchema for Costs<'_> {
+    fn schema_name() -> Cow<'static, str> {
+        "Costs".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        schemars::json_schema!({
+            "description": "Costs by unit. `requests` is 1 unless it is given.",
+            "type": "object",
+            "maxProperties": MAX_COSTS,
+            "additionalProperties": {"type": "integer", "minimum": 0},
+        })
+    }
 }
 
 /// Accepts only a JSON object. Without it, serde would accept an array of the fields as well.
@@ -267,13 +453,13 @@ pub(super) fn is_batch(body: &[u8]) -> bool {
 }
 
 /// Parses a batch of at most `max` requests.
-pub(super) fn read_batch(body: &[u8], max: usize) -> Result<Vec<CheckRequest<'_>>, ApiError> {
+pub(super) fn read_batch(body: &[u8], max: usize) -> Result<Vec<(Mode, AttributeSets<'_>)>, ApiError> {
     let requests: Vec<Object<CheckRequest<'_>>> = read_any(body)?;
     if requests.len() > max {
         let detail = format!("{} requests in one batch; the maximum is {max} (max_batch)", requests.len());
         return Err(ApiError::bad_request(detail));
     }
-    Ok(requests.into_iter().map(|Object(request)| request).collect())
+    requests.into_iter().map(|Object(request)| request.into_parts()).collect()
 }
 
 #[cfg(test)]
@@ -282,12 +468,13 @@ mod tests {
 
     fn refusal_of(body: &str) -> String {
         let body = body.as_bytes();
-        let read = if is_batch(body) {
-            read_batch(body, 2).map(drop)
-        } else {
-            read::<CheckRequest<'_>>(body).map(drop)
-        };
+        let read =
+            if is_batch(body) { read_batch(body, 2).map(drop) } else { read_one(body).map(drop) };
         read.expect_err("the body is invalid").to_json()
+    }
+
+    fn read_one(body: &[u8]) -> Result<(Mode, AttributeSets<'_>), ApiError> {
+        read::<CheckRequest<'_>>(body)?.into_parts()
     }
 
     #[test]
@@ -295,7 +482,20 @@ mod tests {
         let cases = [
             ("", "EOF while parsing"),
             ("{}", "missing field `attributes`"),
-            (r#"{"attributes":{},"costs":1}"#, "unknown field `costs`"),
+            (r#"{"attributes":{},"price":1}"#, "unknown field `price`"),
+            (r#"{"attributes":{},"costs":1}"#, "expected an object of costs by unit"),
+            (r#"{"attributes":{},"costs":{"tokens":-1}}"#, "integer `-1`, expected a cost: a whole number"),
+            (r#"{"attributes":{},"costs":{"tokens":0.5}}"#, "floating point `0.5`, expected a cost"),
+            (r#"{"attributes":{},"costs":{"tokens":"9"}}"#, "expected a cost"),
+            (r#"{"attributes":{},"costs":{"tokens":1,"tokens":2}}"#, "is given twice"),
+            (r#"{"attributes":{},"cost":1,"costs":{"tokens":1}}"#, "`cost` beside `costs`"),
+            (r#"{"sets":[{"attributes":{},"cost":1,"costs":{}}]}"#, "`cost` beside `costs`"),
+            (r#"{"attributes":{},"sets":[{"attributes":{}}]}"#, "`sets` excludes `attributes`"),
+            (r#"{"cost":1,"sets":[{"attributes":{}}]}"#, "`sets` excludes `attributes`"),
+            (r#"{"sets":[]}"#, "need at least one set"),
+            (r#"{"sets":[{}]}"#, "missing field `attributes`"),
+            (r#"{"sets":[{"attributes":{},"mode":"peek"}]}"#, "unknown field `mode`"),
+            (r#"{"costs":{"tokens":1}}"#, "missing field `attributes`, or `sets`"),
             (r#"{"attributes":{"user":1}}"#, "expected a text at line 1 column 23"),
             (r#"{"attributes":{"user":"a","user":"b"}}"#, r#"attribute \"user\" is given twice"#),
             (r#"{"attributes":{"ip":"203.0.113.9:80"}}"#, "ip: need an address"),
@@ -303,9 +503,9 @@ mod tests {
             (r#"{"attributes":["user"]}"#, r#"needs the form \"user=ann\""#),
             (r#"{"attributes":["=ann"]}"#, "an attribute's name needs"),
             (r#"{"attributes":"user=ann"}"#, "expected an object of texts, or a list of texts"),
-            (r#"{"attributes":{},"cost":-1}"#, "expected u64"),
-            (r#"{"attributes":{},"cost":1.5}"#, "expected u64"),
-            (r#"{"attributes":{},"cost":18446744073709551616}"#, "expected u64"),
+            (r#"{"attributes":{},"cost":-1}"#, "expected a cost: a whole number, 0 or more"),
+            (r#"{"attributes":{},"cost":1.5}"#, "expected a cost: a whole number, 0 or more"),
+            (r#"{"attributes":{},"cost":18446744073709551616}"#, "expected a cost: a whole number, 0 or more"),
             (r#"{"attributes":{},"mode":"burn"}"#, "unknown variant `burn`"),
             (r#"[[{"user":"bob"},2,"peek"]]"#, "expected an object"),
             (r#"{"attributes":{}} x"#, "trailing characters"),
@@ -320,20 +520,46 @@ mod tests {
         }
     }
 
+    /// Returns the mode of a request, and its sets: attributes, and costs in `requests` and in `tokens`.
+    #[allow(clippy::type_complexity, reason = "only for comparisons")]
+    fn parsed(body: &str) -> (Mode, Vec<(Vec<(String, String)>, Option<u64>, Option<u64>)>) {
+        let (mode, sets) = read_one(body.as_bytes()).unwrap_or_else(|error| panic!("{}", error.to_json()));
+        let (borrowed, owned) = (sets.borrowed(), |text: &&str| (*text).to_owned());
+        let of_set = |set: &AttributeSet<'_>| {
+            let attributes = set.attributes().iter().map(|(name, value)| (owned(name), owned(value)));
+            (attributes.collect(), set.cost_of("requests"), set.cost_of("tokens"))
+        };
+        (mode, borrowed.sets().iter().map(of_set).collect())
+    }
+
+    fn pair(name: &str, value: &str) -> (String, String) {
+        (name.to_owned(), value.to_owned())
+    }
+
     #[test]
     fn attributes_may_be_a_list() {
-        let body = r#"{"attributes": ["user=ann", "endpoint=/a?b=c", "na\u006de="]}"#;
-        let request =
-            read::<CheckRequest<'_>>(body.as_bytes()).unwrap_or_else(|error| panic!("{}", error.to_json()));
-        assert_eq!(request.attributes.pairs(), [("user", "ann"), ("endpoint", "/a?b=c"), ("name", "")]);
+        let (mode, sets) = parsed(r#"{"attributes": ["user=ann", "endpoint=/a?b=c", "na\u006de="]}"#);
+        let attributes = vec![pair("user", "ann"), pair("endpoint", "/a?b=c"), pair("name", "")];
+        assert_eq!((mode, sets), (Mode::Check, vec![(attributes, Some(1), None)]));
     }
 
     #[test]
     fn escapes_are_understood() {
-        let body = r#" {"attributes": {"\u0075ser": "a\nb"}, "cost": 3, "mode": "record"}"#;
-        let request =
-            read::<CheckRequest<'_>>(body.as_bytes()).unwrap_or_else(|error| panic!("{}", error.to_json()));
-        assert_eq!(request.attributes.pairs(), [("user", "a\nb")]);
-        assert_eq!((request.cost, request.mode), (3, Mode::Record));
+        let (mode, sets) =
+            parsed(r#" {"attributes": {"\u0075ser": "a\nb"}, "cost": 3, "mode": "record"}"#);
+        assert_eq!((mode, sets), (Mode::Record, vec![(vec![pair("user", "a\nb")], Some(3), None)]));
+    }
+
+    #[test]
+    fn costs_and_sets_are_read() {
+        let (_, sets) = parsed(r#"{"attributes": {}, "costs": {"tokens": 4200}}"#);
+        assert_eq!(sets, [(vec![], Some(1), Some(4_200))]);
+        let (mode, sets) = parsed(
+            r#"{"sets": [{"attributes": {"user": "ann"}, "costs": {"requests": 0, "tokens": 7}},
+                {"attributes": ["tenant=acme"], "cost": 2}], "mode": "peek"}"#,
+        );
+        assert_eq!(mode, Mode::Peek);
+        let of_tenant = (vec![pair("tenant", "acme")], Some(2), None);
+        assert_eq!(sets, [(vec![pair("user", "ann")], Some(0), Some(7)), of_tenant]);
     }
 }

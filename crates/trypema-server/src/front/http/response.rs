@@ -75,8 +75,15 @@ pub(super) struct RuleReport<'a> {
     /// The name of the rule, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
-    /// The name of the counter; `null` if the request lacks an attribute of the rule's key.
+    /// The name of the counter; `null` if the request lacks an attribute of the rule's key, or a cost in its
+    /// unit.
     key: Option<&'a str>,
+    /// The unit that the rule counts, if it is not `requests`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unit: Option<&'a str>,
+    /// The units that the request asks of this counter. Left out if that is one of `requests`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cost: Option<u64>,
     /// Whether this rule alone allows the request.
     allowed: bool,
     /// Whether an override blocks the key. The rule then denies every request, and `limit` is 0.
@@ -96,6 +103,9 @@ pub(super) struct RuleReport<'a> {
     /// reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     missing_attribute: Option<&'a str>,
+    /// The rule's unit, if the request has no cost in it and the rule denies the request for that reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    missing_unit: Option<&'a str>,
     /// The rule's `if_missing`.
     #[serde(skip_serializing_if = "Option::is_none")]
     if_missing: Option<IfMissing>,
@@ -183,10 +193,14 @@ impl<'a> CheckResponse<'a> {
 impl<'a> From<RuleDecision<'a>> for RuleReport<'a> {
     fn from(decided: RuleDecision<'a>) -> Self {
         let decision = decided.decision;
+        let unit = counted_unit(decided.rule);
+        let lacks_input = decided.missing.is_some() || decided.missing_unit.is_some();
         Self {
             rule: &decided.rule.id,
             name: decided.rule.name.as_deref(),
-            key: decided.missing.is_none().then_some(decided.key),
+            key: (!lacks_input).then_some(decided.key),
+            unit,
+            cost: (unit.is_some() || decided.cost != 1).then_some(decided.cost),
             allowed: decision.is_allowed(),
             blocked: decided.is_blocked,
             action: decided.rule.action,
@@ -196,7 +210,8 @@ impl<'a> From<RuleDecision<'a>> for RuleReport<'a> {
             reset_after_ms: rounded_up(decision.reset_after()),
             block: BlockReport::from(decision),
             missing_attribute: decided.missing,
-            if_missing: decided.missing.map(|_| decided.rule.if_missing),
+            missing_unit: decided.missing_unit,
+            if_missing: lacks_input.then_some(decided.rule.if_missing),
             substitute: decision.is_substitute(),
             counted: None,
             left: None,
@@ -208,6 +223,11 @@ impl<'a> From<ApplyingRule<'a>> for RuleReport<'a> {
     fn from(explained: ApplyingRule<'a>) -> Self {
         Self { left: Some(explained.left), ..Self::from(explained.decision) }
     }
+}
+
+/// Returns the unit that a rule counts, if it is not `requests`.
+pub(super) fn counted_unit(rule: &Rule) -> Option<&str> {
+    Some(rule.unit_name()).filter(|unit| *unit != "requests")
 }
 
 /// Converts a wait to whole milliseconds, rounded up, so that no client retries too early.

@@ -4,17 +4,16 @@ use std::sync::atomic::Ordering;
 
 use super::Engine;
 use crate::observer::ShadowDenial;
-use crate::rules::request::Request;
 use crate::rules::verdict::Verdict;
 
 impl Engine {
     /// Reports the denials of log-only rules to the observer, and returns the verdict.
-    pub(super) fn reported(&self, verdict: Verdict, request: &Request<'_>) -> Verdict {
-        self.report(&verdict, request);
+    pub(super) fn reported(&self, verdict: Verdict) -> Verdict {
+        self.report(&verdict);
         verdict
     }
 
-    pub(super) fn report(&self, verdict: &Verdict, request: &Request<'_>) {
+    pub(super) fn report(&self, verdict: &Verdict) {
         let Some(observer) = self.limiter.local().observer() else { return };
         let is_reported =
             |rule: &crate::rules::RuleDecision<'_>| rule.is_shadowed() && rule.rule.candidate_for.is_none();
@@ -25,7 +24,7 @@ impl Engine {
                 rule: &denied.rule.id,
                 name: denied.rule.display_name(),
                 key: denied.key,
-                cost: request.cost(),
+                cost: denied.cost,
                 decision: denied.decision,
                 count,
             });

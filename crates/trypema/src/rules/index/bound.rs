@@ -1,8 +1,8 @@
 //! An upper bound on the number of rules that apply to one request.
 //!
 //! The bound is the number of rules for all endpoints, plus the largest number of rules on one walk down the
-//! tree of endpoints. It considers each method separately, takes the plan with the most rules at each node,
-//! and assumes that a request has every attribute.
+//! tree of endpoints. It considers each method separately, takes the plan and the values of attributes with the
+//! most rules at each node, and assumes that a request has every attribute that is part of a key.
 //!
 //! A path with two readings ([`Path`](crate::rules::endpoint::Path)) walks down the tree twice, so the bound
 //! is over two walks. A rule with several endpoints on a walk is counted several times. The bound may
@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{AttributeIndex, Index, Methods, PathNode, Plans};
+use super::{AttributeIndex, ConditionIndex, Index, Methods, PathNode, Plans};
 
 /// The most methods that are considered separately: more than HTTP defines. With more methods, the one with
 /// the most rules at each node counts, which bounds the work.
@@ -89,13 +89,12 @@ impl Methods {
 
 impl Plans {
     fn max_rules(&self) -> usize {
-        self.any.len() + self.each.values().map(AttributeIndex::len).max().unwrap_or(0)
+        self.any.max_rules() + self.each.values().map(ConditionIndex::max_rules).max().unwrap_or(0)
     }
 }
 
 impl AttributeIndex {
-    fn len(&self) -> usize {
-        let groups = self.by_attribute.iter().flat_map(|(_, groups)| groups);
-        self.without_attributes.len() + groups.map(|group| group.entries.len()).sum::<usize>()
+    pub(super) fn len(&self) -> usize {
+        self.unconditional.len() + self.groups().map(|group| group.entries.len()).sum::<usize>()
     }
 }

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::super::enforcer::{Attribute, Enforcer, RulesEnforcer};
+use super::super::enforcer::{Attribute, Enforcer, RulesEnforcer, UnitCost};
 use super::super::invalid::InvalidLayer;
 use super::super::key::KeyExtractor;
 use super::super::layer::RateLimitLayer;
+use super::super::view::RequestView;
 use super::RateLimitLayerBuilder;
 use crate::rules::Engine;
 
@@ -18,11 +19,12 @@ const MAX_ATTRIBUTES: usize = 30;
 pub struct ByRules {
     engine: Arc<Engine>,
     attributes: Vec<Attribute>,
+    unit_costs: Vec<UnitCost>,
 }
 
 impl RateLimitLayerBuilder<ByRules> {
     pub(in super::super) fn by_rules(engine: Arc<Engine>) -> Self {
-        Self::new(ByRules { engine, attributes: Vec::new() })
+        Self::new(ByRules { engine, attributes: Vec::new(), unit_costs: Vec::new() })
     }
 
     /// Sets the extractor of an attribute that rules use: `ip`, `user`, `tenant`, `plan`, or any other name.
@@ -57,14 +59,39 @@ impl RateLimitLayerBuilder<ByRules> {
         self
     }
 
+    /// Sets the function that computes a request's cost in a unit that the rules declare, such as `tokens`.
+    /// If it returns `None`, the request has no cost in this unit, and [`if_missing`](crate::rules::IfMissing)
+    /// applies. [`cost`](Self::cost) is for the unit `requests`.
+    ///
+    /// ```
+    /// use trypema::tower::{RateLimitLayer, RequestView};
+    ///
+    /// # fn layer(engine: std::sync::Arc<trypema::rules::Engine>) {
+    /// let estimate = |request: &RequestView<'_>| {
+    ///     let header = request.headers.get("x-estimated-tokens")?;
+    ///     header.to_str().ok()?.parse().ok()
+    /// };
+    /// let layer = RateLimitLayer::rules(engine).unit_cost("tokens", estimate).build();
+    /// # }
+    /// ```
+    pub fn unit_cost(
+        mut self,
+        unit: impl Into<String>,
+        cost: impl Fn(&RequestView<'_>) -> Option<u64> + Send + Sync + 'static,
+    ) -> Self {
+        let (unit, cost) = (unit.into().into_boxed_str(), Box::new(cost));
+        self.settings.unit_costs.push(UnitCost { unit, cost });
+        self
+    }
+
     /// Builds the layer. Fails if a setting is invalid.
     pub fn build(self) -> Result<RateLimitLayer, InvalidLayer> {
-        self.build_with(|ByRules { engine, attributes }| {
+        self.build_with(|ByRules { engine, attributes, unit_costs }| {
             let (given, max) = (attributes.len(), MAX_ATTRIBUTES);
             if given > max {
                 return Err(InvalidLayer::Attributes { given, max });
             }
-            Ok(Enforcer::Rules(Arc::new(RulesEnforcer { engine, attributes })))
+            Ok(Enforcer::Rules(Arc::new(RulesEnforcer { engine, attributes, unit_costs })))
         })
     }
 

@@ -22,7 +22,16 @@ const NO_ADDRESS_EXTRACTOR: &str = "A rule needs the attribute `ip`, which this 
 pub(in super::super) struct RulesEnforcer {
     pub(in super::super) engine: Arc<Engine>,
     pub(in super::super) attributes: Vec<Attribute>,
+    pub(in super::super) unit_costs: Vec<UnitCost>,
 }
+
+/// A unit, and the function that computes a request's cost in it.
+pub(in super::super) struct UnitCost {
+    pub(in super::super) unit: Box<str>,
+    pub(in super::super) cost: CostOf,
+}
+
+pub(in super::super) type CostOf = Box<dyn Fn(&RequestView<'_>) -> Option<u64> + Send + Sync>;
 
 /// An attribute, and its extractor.
 pub(in super::super) struct Attribute {
@@ -37,6 +46,8 @@ struct OwnedRequest {
     endpoint: String,
     method: String,
     cost: u64,
+    /// The cost in each unit of the enforcer.
+    unit_costs: Vec<Option<u64>>,
 }
 
 impl RulesEnforcer {
@@ -49,7 +60,9 @@ impl RulesEnforcer {
             self.attributes.iter().map(|attribute| attribute.extractor.extract(request)).collect();
         let values = || values.iter().map(|value| value.as_ref().map(Key::as_str));
         let attributes = self.attributes(values(), request.path(), request.method.as_str());
-        let rules_request = Request::new(&attributes).costing(options.cost);
+        let unit_costs: Vec<Option<u64>> = self.unit_costs.iter().map(|unit| (unit.cost)(request)).collect();
+        let costs = self.costs(&unit_costs);
+        let rules_request = Request::new(&attributes).costing(options.cost).with_costs(&costs);
         if let Some(advice) = self.missing_mandatory(&rules_request) {
             return CheckOutcome::Ready(Err(EnforcerError::MissingKey(advice)));
         }
@@ -65,6 +78,7 @@ impl RulesEnforcer {
             endpoint: request.path().to_owned(),
             method: request.method.as_str().to_owned(),
             cost: options.cost,
+            unit_costs,
         };
         CheckOutcome::Pending(Box::pin(owned.decide(options.count_when)))
     }
@@ -99,13 +113,19 @@ impl RulesEnforcer {
         attributes.extend([("endpoint", endpoint), ("method", method)]);
         attributes
     }
+
+    /// Returns the costs that are known, by unit.
+    fn costs(&self, unit_costs: &[Option<u64>]) -> Vec<(&str, u64)> {
+        let units = self.unit_costs.iter().zip(unit_costs);
+        units.filter_map(|(unit, cost)| Some((&*unit.unit, (*cost)?))).collect()
+    }
 }
 
 impl OwnedRequest {
     async fn decide(self, count_when: CountWhen) -> Result<CheckedRequest, EnforcerError> {
         let engine = Arc::clone(&self.enforcer.engine);
-        let attributes = self.attributes();
-        let request = Request::new(&attributes).costing(self.cost);
+        let (attributes, costs) = (self.attributes(), self.enforcer.costs(&self.unit_costs));
+        let request = Request::new(&attributes).costing(self.cost).with_costs(&costs);
         Ok(match count_when {
             CountWhen::Before => CheckedRequest::without_follow_up(engine.check(&request).await?),
             CountWhen::BeforeWithReceipt => {
@@ -120,7 +140,7 @@ impl OwnedRequest {
             }
             CountWhen::After => {
                 let verdict = engine.peek(&request).await?;
-                drop(attributes);
+                drop((attributes, costs));
                 CheckedRequest::new(verdict, move || AfterResponseResult::Pending(Box::pin(self.charge())))
             }
         })
@@ -129,9 +149,9 @@ impl OwnedRequest {
     /// Counts a request after its response, on each rule independently. Neither a denial nor a failure
     /// changes the response.
     async fn charge(self) -> Option<LayerDecision> {
-        let attributes = self.attributes();
-        let verdict = self.enforcer.engine.record(&Request::new(&attributes).costing(self.cost)).await;
-        verdict.ok().map(LayerDecision::from)
+        let (attributes, costs) = (self.attributes(), self.enforcer.costs(&self.unit_costs));
+        let request = Request::new(&attributes).costing(self.cost).with_costs(&costs);
+        self.enforcer.engine.record(&request).await.ok().map(LayerDecision::from)
     }
 
     fn attributes(&self) -> Vec<(&str, &str)> {
