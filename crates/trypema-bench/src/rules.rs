@@ -18,13 +18,14 @@ use crate::report::print_and_keep;
 const CALLS: u32 = 20_000;
 const ROUNDS: usize = 15;
 
-const REQUEST: [(&str, &str); 6] = [
+const REQUEST: [(&str, &str); 7] = [
     ("endpoint", "/api/search"),
     ("method", "GET"),
     ("plan", "free"),
     ("user", "ann"),
     ("ip", "10.1.2.3"),
     ("api_key", "k-123"),
+    ("model", "gpt-5-mini"),
 ];
 
 pub fn run(effort: Effort<'_>) -> ExitCode {
@@ -65,6 +66,16 @@ fn matching(text: &mut String) {
             }),
         });
     }
+    for (name, others) in [("10 rules with conditions", 5), ("10,000 rules with conditions", 9_995)] {
+        let set = rules_with_conditions(others);
+        runners.push(Runner {
+            name,
+            call: Box::new(move || {
+                let request = Request::new(black_box(&REQUEST));
+                assert_eq!(set.matching(&request).map(Iterator::count).ok(), Some(5));
+            }),
+        });
+    }
     for (name, others) in [("10 rules, checked", 5), ("10,000 rules, checked", 9_995)] {
         let limiter = RateLimiter::builder().build().expect("a limiter");
         let engine = Engine::local(Arc::new(limiter), rules(others));
@@ -83,13 +94,37 @@ fn matching(text: &mut String) {
         let allocated = allocations(|| (runner.call)());
         let _ = writeln!(text, "| {} | {time:.0} | {allocated} |", runner.name);
     }
-    let ratio = times[1] / times[0];
-    let _ = writeln!(
-        text,
-        "\n- matching among 10,000 rules: {ratio:.2} × among 10 (bar: at most 2){}",
-        verdict(ratio <= 2.0)
-    );
+    let _ = writeln!(text);
+    for (what, ratio) in [("rules", times[1] / times[0]), ("rules with conditions", times[3] / times[2])] {
+        let _ = writeln!(
+            text,
+            "- matching among 10,000 {what}: {ratio:.2} × among 10 (bar: at most 2){}",
+            verdict(ratio <= 2.0)
+        );
+    }
 }
+
+/// Returns five rules whose conditions hold for the request, and `others` with conditions that do not hold.
+fn rules_with_conditions(others: usize) -> RuleSet {
+    let mut yaml = "rules:\n".to_owned();
+    let of_request = ["model: [gpt-5-mini]", "model: ['gpt-*']", "model: ['*-mini']", "region: absent", "api_key: {not: [x]}"];
+    for (number, condition) in of_request.into_iter().enumerate() {
+        let _ = writeln!(yaml, "  - {{id: a{number}, scope: user, when: {{{condition}}}, {STRATEGY}}}");
+    }
+    for number in 0..others {
+        let condition = match number % 5 {
+            0 => format!("model: [model{number}, other], region: [eu]"),
+            1 => format!("model: ['model{number}-*']"),
+            2 => format!("model: ['*-{number}']"),
+            3 => "api_key: absent".to_owned(),
+            _ => format!("model: ['gpt-*-{number}', 'gpt{number}'], region: {{not: [us]}}, zone: [z{number}]"),
+        };
+        let _ = writeln!(yaml, "  - {{id: r{number}, scope: user, when: {{{condition}}}, {STRATEGY}}}");
+    }
+    RuleSet::from_yaml(&yaml, "rules.yaml").unwrap_or_else(|error| panic!("{error}"))
+}
+
+const STRATEGY: &str = "strategy: {fixed_window: {limit: 1, window: 1h}}";
 
 pub fn verdict(holds: bool) -> &'static str {
     if holds { "" } else { " **does not hold**" }
@@ -114,8 +149,7 @@ rules:
             2 => format!("key_pattern: '{{user}} {{attribute{number}}}'"),
             _ => format!("endpoints: ['POST /api/search', '/api/search/*/{number}/**']"),
         };
-        let strategy = "strategy: {fixed_window: {limit: 1, window: 1h}}";
-        let _ = writeln!(yaml, "  - {{id: r{number}, scope: user, {targeting}, {strategy}}}");
+        let _ = writeln!(yaml, "  - {{id: r{number}, scope: user, {targeting}, {STRATEGY}}}");
     }
     RuleSet::from_yaml(&yaml, "rules.yaml").unwrap_or_else(|error| panic!("{error}"))
 }

@@ -22,6 +22,9 @@ use crate::mode::Mode;
 /// times. So the cost per request stays bounded.
 const MAX_UNSAMPLED: usize = 64;
 
+/// The most units that one request adds to `trypema_units_total`: the most that a counter can hold.
+const MAX_UNITS_AT_ONCE: u64 = 1 << 53;
+
 /// The counters of every rule. They are never labelled by key: clients choose keys, so their number is
 /// unbounded.
 #[derive(Debug)]
@@ -41,6 +44,8 @@ type RuleCounters = HashMap<Box<str>, RuleEntry, RandomState>;
 #[derive(Debug, Clone)]
 struct RuleEntry {
     rule: Arc<OutcomeCounters>,
+    /// The unit that the rule counts.
+    unit: Box<str>,
     /// The match history since the rule was loaded in its current form.
     history: Arc<MatchHistory>,
     /// Whether the rule is expected to match requests: it is enabled, and is not a candidate.
@@ -57,6 +62,8 @@ struct OutcomeCounters {
     shadowed: Counter,
     error: Counter,
     skipped: Counter,
+    /// The units that requests spent.
+    units: Counter,
 }
 
 /// The decisions of a candidate, compared with those of its live rule.
@@ -126,6 +133,10 @@ impl RuleMetrics {
             if rule.decision.is_allowed() {
                 if is_alone || outcome == Outcome::Allowed {
                     counters.allowed.add_one();
+                    if mode != Mode::Peek {
+                        // Reported costs may be absurd; the sum must not wrap at once.
+                        counters.units.add(rule.cost.min(MAX_UNITS_AT_ONCE));
+                    }
                 }
                 continue;
             }
@@ -212,6 +223,14 @@ impl RuleMetrics {
             for (result, counter) in results {
                 text.sample(&[("rule", id), ("result", result)], counter.get());
             }
+        }
+        text.family(
+            "trypema_units_total",
+            MetricType::Counter,
+            "Units that requests spent, by rule. Refunds are not subtracted.",
+        );
+        for (id, RuleEntry { rule, unit, .. }) in &sorted {
+            text.sample(&[("rule", id), ("unit", unit)], rule.units.get());
         }
         text.family(
             "trypema_rules_skipped_total",
@@ -331,6 +350,7 @@ fn build_rule_counters(
         });
         let entry = RuleEntry {
             rule: known.map(|known| Arc::clone(&known.rule)).unwrap_or_default(),
+            unit: rule.unit_name().into(),
             history: unchanged
                 .map_or_else(|| Arc::new(MatchHistory::new(now)), |known| Arc::clone(&known.history)),
             expects_matches: new

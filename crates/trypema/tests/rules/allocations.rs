@@ -9,18 +9,19 @@ use crate::counting_allocator::{allocations, live_bytes};
 use trypema::RateLimiter;
 use trypema::rules::{Engine, Request, RuleSet};
 
-const REQUEST: [(&str, &str); 6] = [
+const REQUEST: [(&str, &str); 7] = [
     ("endpoint", "/api/search"),
     ("method", "GET"),
     ("plan", "free"),
     ("user", "ann"),
     ("ip", "10.1.2.3"),
     ("api_key", "k-123"),
+    ("model", "gpt-5-mini"),
 ];
 
 const CALLS: u64 = 1_000;
 
-/// Five applicable rules, and `others` that do not apply, for several reasons.
+/// Six applicable rules, and `others` that do not apply, for several reasons.
 fn rules(others: usize) -> RuleSet {
     let mut yaml = "
 rules:
@@ -29,10 +30,15 @@ rules:
   - {id: ip, scope: ip, strategy: {sliding_window: {limit: 1000000000, window: 1h}}}
   - {id: key, scope: tenant, key_pattern: '{api_key}', endpoints: [/api/search], strategy: {fixed_window: {limit: 1000000000, window: 1h}}}
   - {id: plan, scope: user, plan_tiers: [free], strategy: {absolute: {limit: 1000000000, window: 1h}}}
+  - {id: model, scope: user, when: {model: ['gpt-*'], region: absent}, strategy: {fixed_window: {limit: 1000000000, window: 1h}}}
 "
     .to_owned();
     for number in 0..others {
-        let targeting = match number % 5 {
+        let targeting = match number % 9 {
+            5 => format!("when: {{model: [model{number}, other], region: [eu]}}"),
+            6 => format!("when: {{model: ['model{number}-*']}}"),
+            7 => format!("when: {{model: ['*-{number}'], api_key: {{not: ['k-*']}}}}"),
+            8 => "when: {api_key: absent}".to_owned(),
             4 => "key_pattern: '{user} {account}'".to_owned(),
             0 => format!("endpoints: [/api/other{number}]"),
             1 => format!("plan_tiers: [plan{number}]"),
@@ -52,7 +58,7 @@ fn matching_allocates_nothing() {
         let request = Request::new(&REQUEST);
         let before = (allocations(), live_bytes());
         for _ in 0..CALLS {
-            assert_eq!(set.matching(&request).unwrap().count(), 5);
+            assert_eq!(set.matching(&request).unwrap().count(), 6);
         }
         assert_eq!((allocations(), live_bytes()), before, "beside {others} other rules");
     }

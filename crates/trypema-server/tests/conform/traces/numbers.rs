@@ -1,5 +1,6 @@
 //! Converts the limits of traces to rules.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use trypema::rules::{
@@ -34,6 +35,9 @@ pub fn rules_of(line: &Line) -> Option<RuleSet> {
         enabled: true,
         candidate_for: None,
         share: None,
+        unit: None,
+        postpaid: false,
+        when: BTreeMap::new(),
     };
     RuleSet::compile(&Rules { rules: vec![rule], ..Rules::default() }).ok()
 }

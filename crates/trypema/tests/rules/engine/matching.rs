@@ -1,5 +1,7 @@
 //! The index finds the same rules as a linear search.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 use trypema::rules::{
     Action, CounterNumbers, IfMissing, Numbers, Period, Request, Rule, RuleSet, Rules, Scope, SkippedRule,
@@ -30,6 +32,9 @@ fn rule(index: usize, parts: Parts) -> Rule {
         enabled: parts.is_enabled,
         candidate_for: None,
         share: None,
+        unit: None,
+        postpaid: false,
+        when: BTreeMap::new(),
     }
 }
 
