@@ -2,6 +2,8 @@
 
 #[path = "api/admin.rs"]
 mod admin;
+#[path = "api/budgets.rs"]
+mod budgets;
 #[path = "api/caller_token.rs"]
 mod caller_token;
 #[path = "api/check.rs"]

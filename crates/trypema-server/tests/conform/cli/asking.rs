@@ -106,3 +106,57 @@ fn explain_asks_a_service_or_reads_rules() {
     assert_eq!(missing.code, Some(2));
     assert!(missing.err.contains("/nowhere/rules.yaml"), "{}", missing.err);
 }
+
+const TOKENS: &str = "
+units: [tokens]
+rules:
+  - {id: requests, scope: user, strategy: {fixed_window: {limit: 9, window: 365d}}}
+  - {id: tokens, scope: user, unit: tokens, when: {model: ['gpt-*']}, if_missing: deny, strategy: {fixed_window: {limit: 100, window: 365d}}}
+  - {id: tenant, scope: tenant, unit: tokens, strategy: {fixed_window: {limit: 50, window: 365d}}}
+";
+
+#[test]
+fn costs_in_units_and_further_sets_are_asked_for() {
+    let service = Service::with_rules(TOKENS, &["--admin-token", TOKEN]);
+    let server = format!("http://{}", service.address);
+    let check = |arguments: &[&str]| {
+        let given = ["check", "user=ann", "model=gpt-5"].into_iter().chain(arguments.iter().copied());
+        run(given.chain(["--server", &server]))
+    };
+    let allowed = check(&["--cost", "tokens=60", "--cost", "2"]);
+    assert_eq!(allowed.code, Some(0), "{allowed:?}");
+    assert!(allowed.out.contains("requests|user=ann allows: 7 of 9 left"), "{}", allowed.out);
+    assert!(allowed.out.contains("tokens|user=ann allows: 40 of 100 tokens left"), "{}", allowed.out);
+    let missing = check(&[]);
+    assert_eq!(missing.code, Some(1), "{missing:?}");
+    assert!(missing.out.contains("tokens denies: the request has no cost in \"tokens\""), "{}", missing.out);
+    let set = r#"{"attributes": {"tenant": "acme"}, "costs": {"tokens": 51}}"#;
+    let together = check(&["--cost", "tokens=1", "--set", set]);
+    assert_eq!(together.code, Some(1), "{together:?}");
+    assert!(together.out.contains("denied by tenant"), "{}", together.out);
+    for (arguments, expected) in [
+        (&["--cost", "tokens=-1"][..], "need a whole number, 0 or more"),
+        (&["--cost", "1.5"], "need a whole number, 0 or more"),
+        (&["--cost", "1", "--cost", "requests=2"], "the cost in \"requests\" is given twice"),
+        (&["--cost", "tokns=1"], "unit \"tokns\" is not declared"),
+        (&["--set", "[]"], "need a JSON object"),
+    ] {
+        let refused = check(arguments);
+        assert_eq!(refused.code, Some(2), "{refused:?}");
+        assert!(refused.err.contains(expected), "{arguments:?}: {}", refused.err);
+    }
+}
+
+#[test]
+fn a_file_explains_units_and_sets() {
+    let service = Service::with_rules(TOKENS, &[]);
+    let file = service.rules_file();
+    let set = r#"{"attributes": {"tenant": "acme"}, "costs": {"tokens": 20}}"#;
+    let path = file.to_str().unwrap();
+    let ran = run(["explain", "user=ann", "model=other", "--cost", "tokens=1", "--set", set, "--rules", path]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.out.contains("tenant|tenant=acme allows: 50 of 50 tokens left"), "{}", ran.out);
+    assert!(ran.out.contains("tokens: does not apply, the rule is for other values of \"model\""), "{}", ran.out);
+    let wrong = run(["explain", "user=ann", "--cost", "tokns=1", "--rules", path]);
+    assert!(wrong.code == Some(2) && wrong.err.contains("unit \"tokns\" is not declared"), "{wrong:?}");
+}

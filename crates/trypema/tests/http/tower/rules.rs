@@ -12,7 +12,7 @@ use trypema::tower::{
     RequestView,
 };
 
-use super::scene::{engine, request, request_from, rule_set, send, statuses, to, with_header};
+use super::scene::{answered_with, engine, request, request_from, rule_set, send, statuses, to, with_header};
 
 fn header(name: &'static str) -> HeaderKeyExtractor {
     HeaderKeyExtractor::new(HeaderName::from_static(name))
@@ -78,6 +78,50 @@ async fn endpoint_and_method_are_known_by_themselves() {
     assert_eq!(statuses(&layer, login).await, [200, 200, 429, 200]);
     let paths = ["/api/a", "/api/b", "/api/c", "/other", "/other"].map(|path| by(Method::GET, path));
     assert_eq!(statuses(&layer, paths).await, [200, 200, 429, 200, 200]);
+}
+
+const TOKENS: &str = "
+units: [tokens]
+rules:
+  - {id: requests, scope: ip, strategy: {fixed_window: {limit: 3, window: 1h}}}
+  - {id: tokens, scope: ip, unit: tokens, if_missing: deny, strategy: {fixed_window: {limit: 100, window: 1h}}}
+";
+
+fn tokens() -> RateLimitLayerBuilder<ByRules> {
+    let estimate =
+        |request: &RequestView<'_>| request.headers.get("x-tokens")?.to_str().ok()?.parse::<u64>().ok();
+    by_rules(TOKENS).unit_cost("tokens", estimate)
+}
+
+/// A request that the rule for tokens denies spends no request either.
+#[tokio::test]
+async fn a_request_may_cost_another_unit() {
+    let by = |tokens: &str| with_header(request(), "x-tokens", tokens);
+    let requests = ["60", "41", "40", "1", "0", "0"].map(by);
+    assert_eq!(statuses(&tokens().build().unwrap(), requests).await, [200, 429, 200, 429, 200, 429]);
+
+    let denied = send(&tokens().build().unwrap(), request()).await;
+    assert_eq!((denied.status.as_u16(), denied.header("retry-after")), (429, None));
+    assert_eq!(denied.json()["detail"], "The request has no cost in \"tokens\", which rule \"tokens\" counts.");
+}
+
+/// Both rules are refunded, each in its own unit.
+#[tokio::test]
+async fn other_units_are_refunded_and_charged_afterwards() {
+    let by = |status: u16, tokens: &str| with_header(answered_with(status), "x-tokens", tokens);
+    let refunding = tokens().refund_if(|response| response.status.is_server_error()).build().unwrap();
+    let requests = [by(500, "90"), by(200, "90"), by(200, "11"), by(200, "10")];
+    assert_eq!(statuses(&refunding, requests).await, [500, 200, 429, 200]);
+    let charging = tokens().charge_if(|response| response.status == 200).build().unwrap();
+    let requests = [by(404, "90"), by(200, "90"), by(404, "11"), by(200, "10"), by(404, "0")];
+    assert_eq!(statuses(&charging, requests).await, [404, 200, 429, 200, 404]);
+}
+
+/// A unit that the rules do not declare is a mistake of the developer, which fails every request.
+#[tokio::test]
+async fn an_undeclared_unit_fails() {
+    let layer = by_rules(TOKENS).unit_cost("token", |_: &RequestView<'_>| Some(1)).build().unwrap();
+    assert_eq!(send(&layer, request()).await.status, 400);
 }
 
 /// The statuses that `router` returns for these paths, in order.
