@@ -4,7 +4,7 @@ use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use schemars::JsonSchema;
 use serde::Serialize;
-use trypema::rules::{Explanation, Request as RulesRequest};
+use trypema::rules::Explanation;
 
 use super::request::{RequestDescription, request_of};
 use super::response::{OutcomeName, RuleReport, json, milliseconds};

@@ -4,7 +4,7 @@ use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use schemars::JsonSchema;
 use serde::Serialize;
-use trypema::rules::{Request as RulesRequest, RuleRefund, RuleSet};
+use trypema::rules::{RuleRefund, RuleSet};
 
 use super::accounting::{Accounting, with_accounting};
 use super::problem::ApiError;

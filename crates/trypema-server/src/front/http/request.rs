@@ -160,10 +160,13 @@ impl<'a> From<&'a SetDescription<'_>> for BorrowedSet<'a> {
 
 impl BorrowedSets<'_> {
     pub(crate) fn sets(&self) -> Vec<AttributeSet<'_>> {
-        let set = |set: &'_ BorrowedSet<'_>| {
-            AttributeSet::new(&set.attributes).costing(set.cost.unwrap_or(1)).with_costs(&set.costs)
-        };
-        self.0.iter().map(set).collect()
+        self.0.iter().map(BorrowedSet::set).collect()
+    }
+}
+
+impl BorrowedSet<'_> {
+    fn set(&self) -> AttributeSet<'_> {
+        AttributeSet::new(&self.attributes).costing(self.cost.unwrap_or(1)).with_costs(&self.costs)
     }
 }
 

@@ -9,7 +9,7 @@ use http_body_util::Full;
 use schemars::JsonSchema;
 use serde::Serialize;
 use trypema::http::ErrorCode;
-use trypema::rules::{Action, ApplyingRule, IfMissing, Outcome, RuleDecision, Verdict};
+use trypema::rules::{Action, ApplyingRule, IfMissing, Outcome, Rule, RuleDecision, Verdict};
 use trypema::{Attempts, BlockScope, Decision};
 
 use super::HttpResponse;
