@@ -128,7 +128,6 @@ pub(crate) enum RecordMode {
     Take,
     /// Records the cost even if nothing is left. The decision is allowed, and shows what is left afterwards.
     /// (An abuse limit counts an attempt as usual.)
-    #[allow(dead_code, reason = "postpaid rules will record with it")]
     Debit,
     /// Spends nothing. Records the observation or denial that the strategy counts when another check denies
     /// the request.

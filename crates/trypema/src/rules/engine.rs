@@ -16,7 +16,7 @@ use super::plan::{Checks, Plan};
 use super::request::Request;
 use super::set::RuleSet;
 use super::verdict::Verdict;
-use crate::check::{CheckResult, Deadline, Receipts, TakeRequest, TakeResponse};
+use crate::check::{Check, CheckResult, Deadline, Receipts, TakeRequest, TakeResponse};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
 use crate::provider::{AnyReceipt, Provider, RecordMode, RecordRequest, RefundRequest, failure_policy};
@@ -177,7 +177,7 @@ impl Engine {
     }
 
     /// Counts an event that has already happened, such as a failed login. Every rule that applies counts it
-    /// on its own, even if another rule denies it.
+    /// on its own, even if another rule denies it. A postpaid rule counts it even if nothing is left.
     ///
     /// If the store fails for a rule, its failure policy applies. After an `Err`, some rules may not have
     /// counted the event. A decision that [is uncounted](Decision::is_uncounted) means that this rule has not
@@ -288,7 +288,9 @@ impl Engine {
     /// Records every check of a plan on its own.
     async fn record_each(&self, plan: &Plan) -> Result<PlanDecisions, TrypemaError> {
         let (provider, all) = (self.provider(), plan.all_checks());
-        let record = |check: &_| RecordRequest { check: *check, mode: RecordMode::Take };
+        // The cost of a postpaid rule is a fact by now, so it counts even if nothing is left.
+        let mode = |check: &Check<'_>| if check.is_postpaid { RecordMode::Debit } else { RecordMode::Take };
+        let record = |check: &Check<'_>| RecordRequest { check: *check, mode: mode(check) };
         let records: Vec<RecordRequest<'_>> = all.checks.iter().map(record).collect();
         let policy_of = plan.policy_of(&all.outcomes);
         let results = failure_policy::record_all(provider, &records, provider.deadline(), &policy_of).await;

@@ -110,6 +110,8 @@ impl Plan {
             is_blocked,
             missing: None,
             cost,
+            // The caller asks about this cost, not about a request that pays later.
+            is_postpaid: false,
             decision: is_blocked.then(Decision::refused),
         };
         let verdict = Verdict { set, list_match: None, outcomes: vec![outcome], keys: key.to_owned() };
@@ -212,7 +214,8 @@ impl Plan {
             let Some(rule) = rule.filter(|_| !outcome.is_blocked) else { continue };
             let key = self.verdict.key(index);
             let limit = if outcome.has_override { rule.limit_of(key) } else { &rule.limit };
-            found.checks.push(Check::new(key, limit, outcome.cost));
+            let check = Check { is_postpaid: outcome.is_postpaid, ..Check::new(key, limit, outcome.cost) };
+            found.checks.push(check);
             found.outcomes.push(index);
         }
         found
@@ -332,6 +335,7 @@ impl PlanBuilder<'_> {
             is_blocked,
             missing: None,
             cost,
+            is_postpaid: rule.rule.postpaid,
             decision: is_blocked.then(Decision::refused),
         });
         Ok(())
@@ -375,6 +379,7 @@ impl PlanBuilder<'_> {
             is_blocked: true,
             missing: Some(missing),
             cost: 0,
+            is_postpaid: false,
             decision: Some(Decision::refused()),
         });
         Ok(())

@@ -52,6 +52,8 @@ pub(super) struct RuleOutcome {
     pub(super) missing: Option<MissingInput>,
     /// The units that the request asks of the counter.
     pub(super) cost: u64,
+    /// Whether one free unit is enough.
+    pub(super) is_postpaid: bool,
     /// The decision of the rule; `None` until its counter was checked.
     pub(super) decision: Option<Decision>,
 }
