@@ -290,8 +290,8 @@ impl Engine {
         let (provider, all) = (self.provider(), plan.all_checks());
         // The cost of a postpaid rule is a fact by now, so it counts even if nothing is left.
         let mode = |check: &Check<'_>| if check.is_postpaid { RecordMode::Debit } else { RecordMode::Take };
-        let record = |check: &Check<'_>| RecordRequest { check: *check, mode: mode(check) };
-        let records: Vec<RecordRequest<'_>> = all.checks.iter().map(record).collect();
+        let records = all.checks.iter().map(|check| RecordRequest { check: *check, mode: mode(check) });
+        let records: Vec<RecordRequest<'_>> = records.collect();
         let policy_of = plan.policy_of(&all.outcomes);
         let results = failure_policy::record_all(provider, &records, provider.deadline(), &policy_of).await;
         PlanDecisions::from_each(plan, &all.outcomes, results)
