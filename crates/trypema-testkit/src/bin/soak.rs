@@ -16,7 +16,8 @@ use trypema::redis::RedisConnection;
 use trypema_testkit::blocking::connect;
 use trypema_testkit::differential::{self, Difference};
 use trypema_testkit::model::{
-    AbsoluteModel, AbuseModel, FixedWindowModel, SlidingWindowModel, SuppressedModel, TokenBucketModel,
+    AbsoluteModel, AbuseModel, CalendarModel, FixedWindowModel, SlidingWindowModel, SuppressedModel,
+    TokenBucketModel,
 };
 use trypema_testkit::redis::Server;
 use trypema_testkit::subject::RedisStrategy;
@@ -37,6 +38,7 @@ const STRATEGIES: [(&str, [Play; 2]); 6] = [
     plays::<TokenBucketModel>(),
     plays::<SlidingWindowModel>(),
     plays::<FixedWindowModel>(),
+    plays::<CalendarModel>(),
     plays::<AbuseModel>(),
 ];
 
