@@ -131,15 +131,18 @@ fn boundary_on(zone: &TimeZone, date: Date, starts: CalendarStart) -> i64 {
         CalendarStart::Day { hour, minute } => date.at(hour as i8, minute as i8, 0, 0),
         _ => date.at(0, 0, 0, 0),
     };
-    let moment = match zone.to_ambiguous_timestamp(local).offset() {
-        AmbiguousOffset::Unambiguous { offset } => offset.to_timestamp(local),
-        AmbiguousOffset::Fold { before, .. } => before.to_timestamp(local),
-        // The change that skips `local` is the last one before the moment at which the old offset shows it.
-        AmbiguousOffset::Gap { before, .. } => before.to_timestamp(local).map(|late| {
-            let changes = zone.preceding(late + 1.second());
-            changes.map(|change| change.timestamp()).next().unwrap_or(late)
-        }),
+    let offsets = match zone.to_ambiguous_timestamp(local).offset() {
+        AmbiguousOffset::Unambiguous { offset } => [offset, offset],
+        AmbiguousOffset::Fold { before, after } | AmbiguousOffset::Gap { before, after } => [before, after],
     };
+    let mut moments: Vec<Timestamp> =
+        offsets.iter().filter_map(|offset| offset.to_timestamp(local).ok()).collect();
+    moments.sort_unstable();
+    let last = moments.last().copied().unwrap_or_default();
+    let is_shown = |moment: &&Timestamp| zone.to_datetime(**moment) == local;
+    // The change that skips `local` is the last one before the moment at which the old offset shows it.
+    let skipping = || zone.preceding(last + 1.second()).map(|change| change.timestamp()).next();
+    let moment = moments.iter().find(is_shown).copied().or_else(skipping);
     moment.unwrap_or_default().as_microsecond()
 }
 

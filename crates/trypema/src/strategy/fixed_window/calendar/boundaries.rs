@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use jiff::civil::{Date, DateTime, Weekday as CivilWeekday};
-use jiff::tz::{AmbiguousOffset, TimeZone};
+use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp};
 
 use super::{CalendarStart, Weekday};
@@ -87,17 +87,21 @@ impl Weekday {
 
 /// Returns the first second at which clocks show `local`, or a later time if a change of clocks skips it.
 fn first_moment(zone: &TimeZone, local: DateTime) -> Option<i64> {
+    let shown = |second| Some(zone.to_datetime(Timestamp::from_second(second).ok()?));
     let ambiguous = zone.to_ambiguous_timestamp(local);
-    let is_skipped = matches!(ambiguous.offset(), AmbiguousOffset::Gap { .. });
-    let mut before = ambiguous.earlier().ok()?.as_second();
-    if !is_skipped {
-        return Some(before);
+    let (mut before, mut after) =
+        (ambiguous.earlier().ok()?.as_second(), ambiguous.later().ok()?.as_second());
+    // Compare instead of asking whether the time is skipped or repeated: jiff 0.2.39 takes 28 October 2023, 23:59,
+    // in Nuuk for repeated, because the rule for later years would have been that.
+    for moment in [before, after] {
+        if shown(moment)? == local {
+            return Some(moment);
+        }
     }
-    // One of the two lies before the change, the other at or after it.
-    let mut after = ambiguous.later().ok()?.as_second();
+    // Clocks skip `local`, and one of the two moments lies before that, the other at or after it.
     while after - before > 1 {
         let middle = before + (after - before) / 2;
-        if zone.to_datetime(Timestamp::from_second(middle).ok()?) < local {
+        if shown(middle)? < local {
             before = middle;
         } else {
             after = middle;

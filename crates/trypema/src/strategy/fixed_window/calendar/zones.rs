@@ -22,7 +22,7 @@ pub(super) fn find(name: &str) -> Result<TimeZone, TrypemaError> {
     })
 }
 
-/// Returns the zone that was probably meant: the same but for case, spaces or two letters, or the city alone.
+/// Returns the zone that was probably meant: the same but for case, spaces or two letters, or with this city.
 fn similar_to(given: &str) -> Option<String> {
     let spelled = |name: &str| name.to_lowercase().replace(' ', "_");
     let given = spelled(given);
@@ -30,10 +30,11 @@ fn similar_to(given: &str) -> Option<String> {
     let difference = |name: &str| {
         let name = spelled(name);
         let is_city = name.rsplit('/').next() == Some(&given);
-        if is_city { 0 } else { distance(&name, &given) }
+        if is_city && name != given { 1 } else { distance(&name, &given) }
     };
+    let most = SIMILAR.min(given.len() / 4);
     let names = zones.available().map(|name| (difference(name.as_str()), name.as_str().to_owned()));
-    let nearest = names.filter(|(difference, _)| *difference <= SIMILAR).min();
+    let nearest = names.filter(|(difference, _)| *difference <= most).min();
     nearest.map(|(_, name)| name)
 }
 
