@@ -9,7 +9,7 @@ use trypema_testkit::redis::{Control, Server};
 
 const MINUTE_US: u64 = 60_000_000;
 const DAY_US: u64 = 1_440 * MINUTE_US;
-const LIMIT: u64 = 10;
+const LIMIT: u64 = 20;
 
 /// Noon of 27 March 2024 in UTC.
 const NOON_US: u64 = 1_711_540_800_000_000;

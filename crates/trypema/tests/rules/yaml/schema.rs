@@ -1,7 +1,7 @@
 //! The JSON Schema equals the committed one and agrees with the parser.
 
 use serde_json::{Value, json};
-use trypema::rules::{Period, Rules, Starts};
+use trypema::rules::{Period, RuleSet, Rules, Starts};
 
 use super::corpus::{self, Written};
 
@@ -85,10 +85,6 @@ fn the_schema_and_the_reader_agree() {
         with("/rules/0/strategy/fixed_window/window", json!("1m1h")),
         with("/rules/0/strategy/fixed_window/window", json!(-1)),
         with("/rules/0/strategy/fixed_window/burst", json!(1)),
-        with("/rules/0/strategy/fixed_window/per", json!("day")),
-        with("/rules/0/strategy/fixed_window/zone", json!("UTC")),
-        with("/rules/0/strategy/fixed_window/starts", json!(1)),
-        with("/rules/0/strategy", json!({ "fixed_window": { "limit": 1 } })),
         with("/rules/0/strategy", json!({ "fixed_window": { "limit": 1, "per": "year" } })),
         with("/rules/0/strategy", json!({ "fixed_window": { "limit": 1, "per": "month", "starts": 29 } })),
         with(
@@ -117,6 +113,24 @@ fn the_schema_and_the_reader_agree() {
     for document in wrong {
         assert!(fault(&schema(), &schema(), &document).is_some(), "{document}");
         assert!(Rules::from_yaml(&document.to_string()).is_err(), "{document}");
+    }
+}
+
+/// Which fields belong together, the compiler checks and not the reader.
+#[test]
+fn the_schema_and_the_compiler_agree_on_calendars() {
+    for (numbers, is_fine) in [
+        (json!({ "limit": 1, "window": "1m" }), true),
+        (json!({ "limit": 1, "per": "day", "zone": "UTC", "starts": "00:00" }), true),
+        (json!({ "limit": 1 }), false),
+        (json!({ "limit": 1, "window": "1m", "per": "day" }), false),
+        (json!({ "limit": 1, "window": "1m", "zone": "UTC" }), false),
+        (json!({ "limit": 1, "window": "1m", "starts": 1 }), false),
+    ] {
+        let rule = json!({ "id": "a", "scope": "user", "strategy": { "fixed_window": numbers } });
+        let document = json!({ "rules": [rule] });
+        assert_eq!(fault(&schema(), &schema(), &document).is_none(), is_fine, "{document}");
+        assert_eq!(RuleSet::from_yaml(&document.to_string()).is_ok(), is_fine, "{document}");
     }
 }
 

@@ -1,7 +1,8 @@
 //! Fixed windows: of a length, or of a calendar.
 
-use super::{Compiler, about};
+use super::{Compiler, SECOND, about};
 use crate::rules::definition::{CalendarUnit, CounterNumbers, FixedWindowNumbers};
+use crate::rules::period::Period;
 use crate::rules::problem::FieldPath;
 use crate::rules::starts::Starts;
 use crate::strategy::{CalendarStart, CalendarWindow, FixedWindowLimit, Weekday};
@@ -16,30 +17,31 @@ impl Compiler<'_> {
         field: &FieldPath,
     ) -> Option<FixedWindowLimit> {
         let FixedWindowNumbers { limit, window, per, .. } = numbers;
-        match (window, per) {
+        let counter = |window| CounterNumbers { limit: *limit, window };
+        let known = self.problems.count();
+        let made = match (window, per) {
             (Some(window), None) => {
-                let known = self.problems.count();
+                let made = self.counter(&counter(*window), field, FixedWindowLimit::new);
                 self.refuse_without_per(numbers, field);
-                let numbers = CounterNumbers { limit: *limit, window: *window };
-                let limit = self.counter(&numbers, field, FixedWindowLimit::new);
-                limit.filter(|_| self.problems.count() == known)
+                made
             }
             (None, Some(per)) => self.calendar(numbers, *per, field),
-            (Some(_), Some(_)) => {
-                self.refuse(&field.then("window"), "`window` cannot be combined with `per`");
+            (given, _) => {
+                self.counter(&counter(Period(SECOND)), field, FixedWindowLimit::new);
+                match given {
+                    Some(_) => self.refuse(&field.then("window"), "`window` cannot be combined with `per`"),
+                    None => {
+                        self.refuse(
+                            field,
+                            "need `window`, such as `window: 1h`, or `per` with one of day, week, month",
+                        );
+                        self.refuse_without_per(numbers, field);
+                    }
+                }
                 None
             }
-            // If one of the two could not be read, that is the problem.
-            (None, None) if self.has_replaced(field) => None,
-            (None, None) => {
-                self.refuse(
-                    field,
-                    "need `window`, such as `window: 1h`, or `per` with one of day, week, month",
-                );
-                self.refuse_without_per(numbers, field);
-                None
-            }
-        }
+        };
+        made.filter(|_| self.problems.count() == known)
     }
 
     /// Refuses fields that only a calendar has.
