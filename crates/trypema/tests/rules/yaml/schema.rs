@@ -130,7 +130,7 @@ fn the_schema_and_the_compiler_agree_on_calendars() {
         let rule = json!({ "id": "a", "scope": "user", "strategy": { "fixed_window": numbers } });
         let document = json!({ "rules": [rule] });
         assert_eq!(fault(&schema(), &schema(), &document).is_none(), is_fine, "{document}");
-        assert_eq!(RuleSet::from_yaml(&document.to_string()).is_ok(), is_fine, "{document}");
+        assert_eq!(RuleSet::from_yaml(&document.to_string(), "rules.yaml").is_ok(), is_fine, "{document}");
     }
 }
 
