@@ -32,7 +32,7 @@ const SHOWN: u64 = 3;
 type Play = fn(u64) -> Result<usize, Box<Difference>>;
 
 /// Each strategy, with the functions that play a trace on the local provider and on Redis.
-const STRATEGIES: [(&str, [Play; 2]); 6] = [
+const STRATEGIES: [(&str, [Play; 2]); 7] = [
     plays::<AbsoluteModel>(),
     plays::<SuppressedModel>(),
     plays::<TokenBucketModel>(),

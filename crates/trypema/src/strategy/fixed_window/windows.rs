@@ -50,6 +50,7 @@ impl Windows {
 
     /// Returns the end of the window that contains `moment`. Returns `None` for a moment after the next
     /// window of a calendar: scripts do not know its boundaries.
+    #[cfg_attr(not(feature = "calendar"), allow(unused_variables, reason = "only calendars need the time"))]
     pub(super) fn end_at(&self, moment: u64, now: u64) -> Option<u64> {
         match self {
             Self::Aligned(_) => Some(self.at(moment).ends_at),
