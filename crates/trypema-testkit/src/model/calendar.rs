@@ -7,7 +7,7 @@ use jiff::{Timestamp, ToSpan};
 use trypema::{CalendarStart, Weekday};
 
 use super::fixed_window::AlignedLimit;
-use super::{Ask, Model, Refund, Taken, wait_until};
+use super::{Ask, MOST, Model, Refund, Taken, wait_until};
 use crate::random::Random;
 use crate::subject::{Answer, Detail, Wait};
 
@@ -197,13 +197,13 @@ impl Model for CalendarModel {
         self.roll(limit, ask.now);
         let rolled = self.clone();
         let room = limit.limit.saturating_sub(self.counted);
-        let is_allowed = ask.cost == 0 || ask.cost <= room;
+        let is_allowed = ask.needed <= room;
         if is_allowed {
-            self.counted += ask.cost;
+            self.counted = self.counted.saturating_add(ask.cost).min(MOST);
         }
         let wait = if is_allowed {
             Wait::Micros(0)
-        } else if ask.cost > limit.limit {
+        } else if ask.needed > limit.limit {
             Wait::Never
         } else {
             wait_until(ask.now, Some(self.ends_at))
@@ -225,7 +225,7 @@ impl Model for CalendarModel {
     }
 
     fn fits(&self, limit: &CalendarLimit, ask: Ask) -> u64 {
-        let nothing = self.peek(limit, Ask { cost: 0, ..ask });
+        let nothing = self.peek(limit, ask.costing(0));
         nothing.remaining.min(ask.cost)
     }
 
