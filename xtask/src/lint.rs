@@ -13,6 +13,7 @@ pub(crate) fn run() -> Step {
         "",
         "unstable-testkit",
         "tracing",
+        "calendar",
         "redis-tokio",
         "redis-smol",
         "rules",

@@ -6,6 +6,7 @@
 mod absolute;
 mod abuse;
 mod buckets;
+mod calendar;
 mod fixed_window;
 mod live_instances;
 mod rational;
@@ -17,6 +18,7 @@ use std::fmt::Debug;
 
 pub use absolute::{AbsoluteModel, WindowLimit};
 pub use abuse::{AbuseModel, AttemptLimit, Tier, WhileBlocked};
+pub use calendar::{CalendarLimit, CalendarModel, ModelWindows};
 pub use fixed_window::{AlignedLimit, FixedWindowModel};
 pub use live_instances::LiveInstances;
 pub use sliding_window::SlidingWindowModel;

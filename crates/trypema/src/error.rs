@@ -97,6 +97,24 @@ pub enum TrypemaError {
         /// The largest threshold allowed.
         max: u64,
     },
+    /// A time zone that is not in the zone data.
+    #[cfg(feature = "calendar")]
+    #[error("unknown time zone {given:?}: need an IANA name such as Europe/Berlin{}", suggested(similar))]
+    UnknownZone {
+        /// The name that was given, or its start.
+        given: String,
+        /// The name that was probably meant.
+        similar: Option<String>,
+    },
+    /// A start of windows at a time that does not exist, or on a day that not every month has.
+    #[cfg(feature = "calendar")]
+    #[error("invalid start {given}: need {need}")]
+    InvalidCalendarStart {
+        /// The start that was given.
+        given: String,
+        /// The allowed starts.
+        need: &'static str,
+    },
     /// A bound of zero keys.
     #[error("invalid max_keys 0: need at least 1")]
     InvalidMaxKeys,
@@ -198,4 +216,9 @@ impl TrypemaError {
             _ => false,
         }
     }
+}
+
+#[cfg(feature = "calendar")]
+fn suggested(similar: &Option<String>) -> String {
+    similar.as_ref().map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
 }

@@ -56,7 +56,7 @@
 //! | to shed load gradually instead of denying everything at the limit | [suppressed](SuppressedLimit) | L × hard limit factor | up to twice that |
 //! | bursts, and a steady rate after them; several limits at once | [token bucket](TokenBucketLimits) | 2 L (a full bucket and its refill) | three words |
 //! | about L per window in two words | [sliding-window counter](SlidingWindowLimit) | 2 L − 1 | two words |
-//! | quotas that restart on the hour | [fixed window](FixedWindowLimit) | 2 L (around a boundary) | two words |
+//! | quotas that restart on the hour, or with each day, week or month of a calendar | [fixed window](FixedWindowLimit) | 2 L (around a boundary) | two words |
 //! | to stop guessing: logins, codes, sign-ups | [abuse](AbuseLimit) | threshold − 1 | grows with attempts |
 //!
 //! If in doubt, use a token bucket for traffic, absolute for money, and abuse for passwords.
@@ -368,6 +368,8 @@ pub use strategy::{
     AbsoluteLimit, AbuseLimit, AbuseTier, FixedWindowLimit, Limit, SlidingWindowLimit, SuppressedLimit,
     TokenBucketLimits, TokenLimit,
 };
+#[cfg(feature = "calendar")]
+pub use strategy::{CalendarStart, CalendarWindow, Weekday};
 pub use units::{HardLimitFactor, RateGroupSizeMs, RateLimit, WindowSizeSeconds};
 
 /// The example of the package's README.

@@ -26,6 +26,7 @@ mod request;
 mod schema;
 mod set;
 mod share;
+mod starts;
 mod unmatched;
 mod verdict;
 mod watch;
@@ -34,9 +35,9 @@ mod yaml;
 pub use changes::RuleSetChanges;
 pub use condition::Condition;
 pub use definition::{
-    AbuseNumbers, Action, BucketLimit, BucketNumbers, CounterNumbers, IfMissing, KeyVerdict, Numbers,
-    OnStoreFailure, Override, Rule, Rules, Scope, SuppressedNumbers, TierNumbers, WhileBlocked,
-    WindowNumbers,
+    AbuseNumbers, Action, BucketLimit, BucketNumbers, CalendarUnit, CounterNumbers, FixedWindowNumbers,
+    IfMissing, KeyVerdict, Numbers, OnStoreFailure, Override, Rule, Rules, Scope, SuppressedNumbers,
+    TierNumbers, WhileBlocked, WindowNumbers,
 };
 pub use document::{Document, Parsed};
 pub use endpoint::normalize_path;
@@ -51,6 +52,7 @@ pub use period::{InvalidPeriod, Period};
 pub use problem::{FieldPath, InvalidRules, RuleProblem};
 pub use request::{AttributeSet, Request};
 pub use set::RuleSet;
+pub use starts::{InvalidStarts, Starts};
 pub use unmatched::UnmatchedOverride;
 pub use verdict::{Comparison, Outcome, RuleDecision, Verdict};
 pub use watch::FileWatcher;

@@ -40,6 +40,8 @@ use std::fmt::Debug;
 
 pub use absolute::{Absolute, AbsoluteLimit, AbsoluteOutcome, AbsoluteState};
 pub use abuse::{Abuse, AbuseLimit, AbuseOutcome, AbuseState, AbuseTier};
+#[cfg(feature = "calendar")]
+pub use fixed_window::{CalendarStart, CalendarWindow, Weekday};
 pub use fixed_window::{FixedWindow, FixedWindowLimit, FixedWindowOutcome, FixedWindowState};
 pub use limit::Limit;
 pub(crate) use limit::{LimitOf, with_strategy};

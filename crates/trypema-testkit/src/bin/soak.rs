@@ -16,7 +16,8 @@ use trypema::redis::RedisConnection;
 use trypema_testkit::blocking::connect;
 use trypema_testkit::differential::{self, Difference};
 use trypema_testkit::model::{
-    AbsoluteModel, AbuseModel, FixedWindowModel, SlidingWindowModel, SuppressedModel, TokenBucketModel,
+    AbsoluteModel, AbuseModel, CalendarModel, FixedWindowModel, SlidingWindowModel, SuppressedModel,
+    TokenBucketModel,
 };
 use trypema_testkit::redis::Server;
 use trypema_testkit::subject::RedisStrategy;
@@ -31,12 +32,13 @@ const SHOWN: u64 = 3;
 type Play = fn(u64) -> Result<usize, Box<Difference>>;
 
 /// Each strategy, with the functions that play a trace on the local provider and on Redis.
-const STRATEGIES: [(&str, [Play; 2]); 6] = [
+const STRATEGIES: [(&str, [Play; 2]); 7] = [
     plays::<AbsoluteModel>(),
     plays::<SuppressedModel>(),
     plays::<TokenBucketModel>(),
     plays::<SlidingWindowModel>(),
     plays::<FixedWindowModel>(),
+    plays::<CalendarModel>(),
     plays::<AbuseModel>(),
 ];
 

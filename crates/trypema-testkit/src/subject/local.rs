@@ -8,16 +8,18 @@ use trypema::clock::ManualClock;
 use trypema::local::LocalLimiter;
 use trypema::strategy::{Absolute, Abuse, FixedWindow, SlidingWindow, Strategy, Suppressed, TokenBucket};
 use trypema::{
-    AbsoluteLimit, AbuseDecision, AbuseLimit, AbuseTier, Decision, FixedWindowLimit, HardLimitFactor,
-    LocalReceipt, RateGroupSizeMs, RateLimit, RateLimiter, SlidingWindowLimit, SuppressedDecision,
-    SuppressedLimit, TokenBucketDecision, TokenBucketLimits, TokenLimit, WindowSizeSeconds,
+    AbsoluteLimit, AbuseDecision, AbuseLimit, AbuseTier, CalendarWindow, Decision, FixedWindowLimit,
+    HardLimitFactor, LocalReceipt, RateGroupSizeMs, RateLimit, RateLimiter, SlidingWindowLimit,
+    SuppressedDecision, SuppressedLimit, TokenBucketDecision, TokenBucketLimits, TokenLimit,
+    WindowSizeSeconds,
 };
 
 use super::Detail;
 use super::library::{LibrarySubject, Provides, micros};
 use crate::model::{
-    AbsoluteModel, AbuseModel, AlignedLimit, AttemptLimit, Bucket, FixedWindowModel, Model, SheddingLimit,
-    SlidingWindowModel, SuppressedModel, Tier, TokenBucketModel, WindowLimit,
+    AbsoluteModel, AbuseModel, AlignedLimit, AttemptLimit, Bucket, CalendarLimit, CalendarModel,
+    FixedWindowModel, Model, ModelWindows, SheddingLimit, SlidingWindowModel, SuppressedModel, Tier,
+    TokenBucketModel, WindowLimit,
 };
 
 /// A model whose strategy the library has.
@@ -160,6 +162,29 @@ impl LocalStrategy for FixedWindowModel {
 
     fn limit(limit: &AlignedLimit) -> FixedWindowLimit {
         FixedWindowLimit::new(limit.limit, Duration::from_micros(limit.window_us)).unwrap()
+    }
+
+    fn detail(_: &Decision) -> Detail {
+        Detail::Plain
+    }
+}
+
+impl LocalStrategy for CalendarModel {
+    type Strategy = FixedWindow;
+
+    fn limiter(limits: &RateLimiter) -> &LocalLimiter<FixedWindow> {
+        limits.local().fixed_window()
+    }
+
+    fn limit(limit: &CalendarLimit) -> FixedWindowLimit {
+        match limit.windows {
+            ModelWindows::Aligned { window_us } => {
+                FixedWindowLimit::new(limit.limit, Duration::from_micros(window_us)).unwrap()
+            }
+            ModelWindows::Calendar { zone, starts } => {
+                FixedWindowLimit::calendar(limit.limit, CalendarWindow::new(zone, starts).unwrap()).unwrap()
+            }
+        }
     }
 
     fn detail(_: &Decision) -> Detail {

@@ -12,7 +12,8 @@ use super::library::{LibrarySubject, Provides};
 use super::local::LocalStrategy;
 use crate::blocking::{self, Blocking};
 use crate::model::{
-    AbsoluteModel, AbuseModel, FixedWindowModel, SlidingWindowModel, SuppressedModel, TokenBucketModel,
+    AbsoluteModel, AbuseModel, CalendarModel, FixedWindowModel, SlidingWindowModel, SuppressedModel,
+    TokenBucketModel,
 };
 
 /// A model whose strategy the library has in Redis.
@@ -77,6 +78,12 @@ impl RedisStrategy for SlidingWindowModel {
 }
 
 impl RedisStrategy for FixedWindowModel {
+    fn redis_limiter(limits: &RateLimiter) -> &RedisLimiter<FixedWindow> {
+        limits.redis().fixed_window()
+    }
+}
+
+impl RedisStrategy for CalendarModel {
     fn redis_limiter(limits: &RateLimiter) -> &RedisLimiter<FixedWindow> {
         limits.redis().fixed_window()
     }

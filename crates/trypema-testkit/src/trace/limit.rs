@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use trypema::{
-    AbsoluteLimit, AbuseLimit, AbuseTier, FixedWindowLimit, HardLimitFactor, LocalRateLimiterOptions,
-    RateGroupSizeMs, RateLimit, SlidingWindowLimit, SuppressedLimit, TokenBucketLimits, TokenLimit,
-    TrypemaError, WindowSizeSeconds,
+    AbsoluteLimit, AbuseLimit, AbuseTier, CalendarStart, CalendarWindow, FixedWindowLimit, HardLimitFactor,
+    LocalRateLimiterOptions, RateGroupSizeMs, RateLimit, SlidingWindowLimit, SuppressedLimit,
+    TokenBucketLimits, TokenLimit, TrypemaError, Weekday, WindowSizeSeconds,
 };
 
 use super::provider::Unsupported;
@@ -91,6 +91,7 @@ pub(super) fn limit(words: &[&str]) -> Result<Limit, NoLimit> {
             let limits = limits.collect::<Result<Vec<_>, NoLimit>>()?;
             Ok(Limit::TokenBucket(TokenBucketLimits::new(limits)?))
         }
+        ["fixed_window", word, options @ ..] if is_calendar(word) => calendar(word, options),
         ["fixed_window", word] => {
             let (limit, window) = quota(word)?;
             Ok(Limit::FixedWindow(FixedWindowLimit::new(limit, window)?))
@@ -102,6 +103,41 @@ pub(super) fn limit(words: &[&str]) -> Result<Limit, NoLimit> {
         ["abuse", options @ ..] => abuse(options),
         _ => Err(NoLimit::Unreadable(format!("`{}` is no limit", words.join(" ")))),
     }
+}
+
+fn is_calendar(word: &str) -> bool {
+    ["/day", "/week", "/month"].iter().any(|per| word.ends_with(per))
+}
+
+/// Parses a limit per day, week or month, such as `10/month zone=Europe/Berlin starts=1`.
+fn calendar(word: &str, options: &[&str]) -> Result<Limit, NoLimit> {
+    let unreadable = |text: &str| NoLimit::Unreadable(format!("`{text}` is no limit of a calendar"));
+    let (limit, per) = word.split_once('/').ok_or_else(|| unreadable(word))?;
+    let limit = time::count(limit).ok_or_else(|| unreadable(word))?;
+    let (mut zone, mut starts) = ("UTC", None);
+    for option in options {
+        match option.split_once('=') {
+            Some(("zone", name)) => zone = name,
+            Some(("starts", start)) => starts = Some(start),
+            _ => return Err(unknown_option(option)),
+        }
+    }
+    let number = |text: &str| text.parse::<u8>().map_err(|_| unreadable(text));
+    let start = match (per, starts) {
+        ("day", None) => CalendarStart::MIDNIGHT,
+        ("day", Some(text)) => {
+            let (hour, minute) = text.split_once(':').ok_or_else(|| unreadable(text))?;
+            CalendarStart::Day { hour: number(hour)?, minute: number(minute)? }
+        }
+        ("week", None) => CalendarStart::Week(Weekday::Monday),
+        ("week", Some(text)) => {
+            let day = Weekday::ALL.into_iter().find(|day| day.name() == text);
+            CalendarStart::Week(day.ok_or_else(|| unreadable(text))?)
+        }
+        (_, None) => CalendarStart::Month { day: 1 },
+        (_, Some(text)) => CalendarStart::Month { day: number(text)? },
+    };
+    Ok(Limit::FixedWindow(FixedWindowLimit::calendar(limit, CalendarWindow::new(zone, start)?)?))
 }
 
 /// Parses a rate such as `5/s` or `1/60s`.

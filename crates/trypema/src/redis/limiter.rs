@@ -243,7 +243,7 @@ impl<S: Wire> RedisLimiter<S> {
     ) -> Result<ScriptOutcome<S>, RedisFailure> {
         let VerbCall { key, limit, args } = call;
         self.charge_outage_units(key, limit, options.clone()).await?;
-        let reply = self.store.send(Self::named_request(name, Some(limit), args), options).await?;
+        let reply = self.store.send(self.named_request(name, Some(limit), args), options).await?;
         self.read(limit, args, reply)
     }
 
@@ -287,10 +287,10 @@ impl<S: Wire> RedisLimiter<S> {
         limit: Option<&S::Limit>,
         args: VerbArgs,
     ) -> CheckRequest {
-        Self::named_request(self.store.name(key, S::SUFFIX), limit, args)
+        self.named_request(self.store.name(key, S::SUFFIX), limit, args)
     }
 
-    fn named_request(state: Vec<u8>, limit: Option<&S::Limit>, args: VerbArgs) -> CheckRequest {
+    fn named_request(&self, state: Vec<u8>, limit: Option<&S::Limit>, args: VerbArgs) -> CheckRequest {
         let helpers = match args.verb {
             Verb::Reserve | Verb::Refund | Verb::Reset | Verb::Unblock => {
                 vec![resets_name(&state)]
@@ -302,7 +302,7 @@ impl<S: Wire> RedisLimiter<S> {
         };
         let mut written = Vec::with_capacity(64);
         if let Some(limit) = limit {
-            S::write_limit(limit, &mut written);
+            S::write_limit(limit, self.store.now(), &mut written);
         }
         CheckRequest {
             name: state,

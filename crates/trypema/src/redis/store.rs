@@ -12,7 +12,7 @@ use super::fallback::OnFailure;
 use super::key::{RedisKey, state_name};
 use super::protocol::{CallerChecks, CallerReplies, CheckReply, CheckRequest};
 use super::transport::{RedisConnection, RedisStats, slot_of};
-use crate::clock::{Clock, ClockSource, SystemClock};
+use crate::clock::{Clock, ClockSource, SystemClock, Timestamp};
 use crate::error::TrypemaError;
 use crate::observer::{Observer, StoreCall};
 
@@ -82,6 +82,11 @@ impl Store {
     /// Returns the clock that the limiter was built with, or the system's.
     pub(super) fn clock(&self) -> ClockSource {
         self.config.clock.clone().unwrap_or(ClockSource::System)
+    }
+
+    /// Returns the time by the clock that the limiter was built with, or the system's.
+    pub(super) fn now(&self) -> Timestamp {
+        self.config.clock.as_ref().unwrap_or(&ClockSource::System).now()
     }
 
     pub(super) fn observer(&self) -> Option<&Arc<dyn Observer>> {

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::condition::Condition;
 use super::period::Period;
 use super::request::REQUESTS;
+use super::starts::Starts;
 pub use crate::provider::OnStoreFailure;
 
 /// The contents of a rules file. Compile it into a [`RuleSet`](super::RuleSet) to use it.
@@ -205,8 +206,8 @@ pub enum Numbers {
     TokenBucket(BucketNumbers),
     /// A sliding-window counter: about `limit` in any window, estimated from two counters.
     SlidingWindow(CounterNumbers),
-    /// A fixed window: at most `limit` in each window, which is aligned to the clock.
-    FixedWindow(CounterNumbers),
+    /// A fixed window: at most `limit` in each window, which is aligned to the clock or to a calendar.
+    FixedWindow(FixedWindowNumbers),
     /// Counts attempts, and blocks the key after too many of them.
     Abuse(AbuseNumbers),
 }
@@ -276,7 +277,7 @@ pub struct BucketLimit {
     pub burst: Option<u64>,
 }
 
-/// The numbers of the fixed window and of the sliding-window counter.
+/// The numbers of the sliding-window counter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CounterNumbers {
@@ -284,6 +285,47 @@ pub struct CounterNumbers {
     pub limit: u64,
     /// The length of the window.
     pub window: Period,
+}
+
+/// The numbers of the fixed window: `window`, or the days, weeks or months of a calendar.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("oneOf" = [{"required": ["window"]}, {"required": ["per"]}]))]
+#[schemars(extend("dependentRequired" = {"zone": ["per"], "starts": ["per"]}))]
+pub struct FixedWindowNumbers {
+    /// The most units in a window.
+    pub limit: u64,
+    /// The length of the window, which starts at every multiple of it since 1970 in UTC. Excludes `per`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<Period>,
+    /// A window for each day, week or month of a calendar. Excludes `window`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per: Option<CalendarUnit>,
+    /// The time zone of the calendar: an IANA name such as `Europe/Berlin`. Defaults to `UTC`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
+    /// The local time at which windows start: with `per: day` a time such as `06:00` (default `00:00`), with
+    /// `per: week` a weekday (default `monday`), with `per: month` a day from 1 to 28 (default 1).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub starts: Option<Starts>,
+}
+
+impl From<CounterNumbers> for FixedWindowNumbers {
+    fn from(CounterNumbers { limit, window }: CounterNumbers) -> Self {
+        Self { limit, window: Some(window), per: None, zone: None, starts: None }
+    }
+}
+
+/// The length of a calendar's windows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CalendarUnit {
+    /// Each day.
+    Day,
+    /// Each week.
+    Week,
+    /// Each month.
+    Month,
 }
 
 /// The numbers of the abuse strategy.

@@ -1,11 +1,17 @@
 -- fixed_window: the twin of fixed_window.rs. Change both or neither.
---   limit    <d limit> <d window>
+--   limit    <d limit> <d window>, or for a calendar <d limit> <d 0> <d longest window> <d boundary> × 4:
+--            of the window that contains the caller's present, the one before it and the one after it
 --   state    <B 'F'> <d ends at> <d counted>
 --   outcome  <B admitted> <d used before> <d ends at>
 
 local function read(argument, at)
   local limit = {}
   limit.limit, limit.window, at = struct.unpack('<dd', argument, at)
+  if limit.window == 0 then
+    local b = {}
+    limit.longest, b[1], b[2], b[3], b[4], at = struct.unpack('<ddddd', argument, at)
+    limit.boundaries = b
+  end
   return limit, at
 end
 
@@ -30,25 +36,59 @@ local function save(key, _, state, now)
   redis.call('SET', key, text, 'PX', time_to_live(state.ends_at, now))
 end
 
--- Returns the window that counts at `now`: its end, its count, and whether the clock went back by more than a
--- window.
+-- Returns the start and the end of the window that contains `moment` and, for a calendar, the end of the next one if it is
+-- known. Returns nothing for a moment outside of the boundaries of a calendar.
+local function window_at(limit, moment)
+  local b = limit.boundaries
+  if not b then
+    local starts_at = moment - moment % limit.window
+    return starts_at, starts_at + limit.window
+  end
+  for i = 1, 3 do
+    if b[i] <= moment and moment < b[i + 1] then
+      return b[i], b[i + 1], b[i + 2]
+    end
+  end
+end
+
+-- The caller's clock differs from the time by more than a window, so the boundaries are unknown. What counts goes on
+-- counting; otherwise a window begins now, as long as the longest one.
+local function count_without_boundaries(limit, state, now)
+  if state.ends_at <= now or state.counted == 0 then
+    return now + limit.longest, 0, false
+  end
+  if state.ends_at > now + 2 * limit.longest then
+    return now + limit.longest, state.counted, true
+  end
+  return state.ends_at, state.counted, false
+end
+
+-- Returns the window that counts at `now`: its end, its count, and whether all history counts as happening now, because the
+-- clock went back by more than a window, or because the state's window is none of this calendar's.
 local function count_at(limit, state, now)
-  local starts_at = now - now % limit.window
-  local ends_at = starts_at + limit.window
+  local starts_at, ends_at, next_end = window_at(limit, now)
+  if not starts_at then
+    return count_without_boundaries(limit, state, now)
+  end
   if state.ends_at <= starts_at or state.counted == 0 then
     return ends_at, 0, false
   end
-  -- The state's window starts more than a window in the future.
+  if state.ends_at <= ends_at then
+    return ends_at, state.counted, false
+  end
+  if limit.boundaries then
+    -- The state's window is the next one, unless it is one of other windows (the limit changed), or starts more than a
+    -- window in the future.
+    local is_next = state.ends_at == next_end
+    return is_next and next_end or ends_at, state.counted, not is_next
+  end
+  -- The state's window is the next one (the clock went back), or one of another length (the limit changed), unless it
+  -- starts more than a window in the future.
   if state.ends_at > now + 2 * limit.window then
     return ends_at, state.counted, true
   end
-  -- The state's window is the current one, the next one (the clock went back), or one of another length (the
-  -- limit changed).
-  if state.ends_at > ends_at then
-    local before = state.ends_at - 1
-    ends_at = before - before % limit.window + limit.window
-  end
-  return ends_at, state.counted, false
+  local before = state.ends_at - 1
+  return before - before % limit.window + limit.window, state.counted, false
 end
 
 local function decide(limit, state, now, _, cost, needed)
@@ -74,10 +114,10 @@ local function available(limit, state, now, cost)
 end
 
 local function refund(limit, state, now, units, recorded)
-  -- Refund units only to the window that counted them. If the length of the window changed, that is unknown,
-  -- and the units could be those of other calls.
-  local is_this_window = recorded < 0 or recorded - recorded % limit.window + limit.window == state.ends_at
-  if now >= state.ends_at or not is_this_window then
+  -- Refund units only to the window that counted them. If the windows changed, that is unknown, and the units could be those
+  -- of other calls.
+  local _, recorded_end = window_at(limit, recorded)
+  if now >= state.ends_at or recorded >= 0 and recorded_end ~= state.ends_at then
     return 0
   end
   local refunded = math.min(units, state.counted)
@@ -86,7 +126,7 @@ local function refund(limit, state, now, units, recorded)
 end
 
 local function retention(limit)
-  return limit.window
+  return limit.longest or limit.window
 end
 
 local function encode_outcome(_, o)

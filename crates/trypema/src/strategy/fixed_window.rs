@@ -1,11 +1,19 @@
-//! Fixed window: a count that restarts at every multiple of the window.
+//! Fixed window: a count that restarts at every multiple of the window, or with each day, week or month of a
+//! calendar.
 
+#[cfg(feature = "calendar")]
+mod calendar;
 #[cfg(feature = "_redis")]
 mod lease;
+mod windows;
 #[cfg(feature = "_redis")]
 mod wire;
 
 use std::time::Duration;
+
+#[cfg(feature = "calendar")]
+pub use calendar::{CalendarStart, CalendarWindow, Weekday};
+use windows::{Bounds, Windows};
 
 use super::aligned::AlignedWindow;
 use super::{Call, Refund, Strategy};
@@ -32,16 +40,40 @@ pub struct FixedWindow;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FixedWindowLimit {
     limit: u64,
-    window: AlignedWindow,
+    windows: Windows,
 }
 
 impl FixedWindowLimit {
     /// Returns a limit of `limit` units per `window`, which is rounded up to whole microseconds.
     pub fn new(limit: u64, window: Duration) -> Result<Self, TrypemaError> {
-        if limit == 0 || limit > MAX_EXACT {
-            return Err(TrypemaError::InvalidLimit { given: limit, max: MAX_EXACT });
-        }
-        Ok(Self { limit, window: AlignedWindow::new(window_micros(window)?) })
+        let windows = Windows::Aligned(AlignedWindow::new(window_micros(window)?));
+        Ok(Self { limit: exact_limit(limit)?, windows })
+    }
+
+    /// Returns a limit of `limit` units per day, week or month of a calendar.
+    ///
+    /// A server that shares the count through Redis sends the boundaries of three windows: the one that
+    /// contains its present, and those before and after it. Redis picks one of them by its own time, so that
+    /// servers whose clocks differ use the same window. See the guarantees for clocks that differ by more.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use trypema::clock::{ManualClock, Timestamp};
+    /// use trypema::{CalendarStart, CalendarWindow, FixedWindowLimit, RateLimiter};
+    ///
+    /// let months = CalendarWindow::new("Europe/Berlin", CalendarStart::Month { day: 1 })?;
+    /// let limit = FixedWindowLimit::calendar(100_000, months)?;
+    ///
+    /// // 30 January 2024, 12:00 in Berlin: February begins in 36 hours.
+    /// let clock = Arc::new(ManualClock::starting_at(Timestamp::from_micros(1_706_612_400_000_000)));
+    /// let rl = RateLimiter::builder().clock(clock).build()?;
+    /// let decision = rl.local().fixed_window().take("ann", &limit, 100);
+    /// assert_eq!(decision.reset_after().as_secs(), 36 * 3600);
+    /// # Ok::<(), trypema::TrypemaError>(())
+    /// ```
+    #[cfg(feature = "calendar")]
+    pub fn calendar(limit: u64, window: CalendarWindow) -> Result<Self, TrypemaError> {
+        Ok(Self { limit: exact_limit(limit)?, windows: Windows::Calendar(window) })
     }
 
     /// Returns the units that fit into a window.
@@ -49,10 +81,27 @@ impl FixedWindowLimit {
         self.limit
     }
 
-    /// Returns the length of the window.
+    /// Returns the length of the window. The windows of a calendar differ: this is 24 hours for days, 7 days
+    /// for weeks and 31 days for months.
     pub fn window(&self) -> Duration {
-        Duration::from_micros(self.window.window_us)
+        Duration::from_micros(self.windows.usual_us())
     }
+
+    /// Returns the calendar, if the windows are those of one.
+    #[cfg(feature = "calendar")]
+    pub fn calendar_window(&self) -> Option<CalendarWindow> {
+        match self.windows {
+            Windows::Calendar(window) => Some(window),
+            Windows::Aligned(_) => None,
+        }
+    }
+}
+
+fn exact_limit(limit: u64) -> Result<u64, TrypemaError> {
+    if limit == 0 || limit > MAX_EXACT {
+        return Err(TrypemaError::InvalidLimit { given: limit, max: MAX_EXACT });
+    }
+    Ok(limit)
 }
 
 /// The fixed window's state of a key: the end of a window and its count.
@@ -127,7 +176,7 @@ impl Strategy for FixedWindow {
 
     /// A stamp after this window is moved into it, because the units may be spent now.
     fn recorded_at(limit: &FixedWindowLimit, outcome: &FixedWindowOutcome, call: Call) -> Timestamp {
-        let (start, end) = (outcome.ends_at - limit.window.window_us, outcome.ends_at - 1);
+        let (start, end) = (limit.windows.start_before(outcome.ends_at), outcome.ends_at - 1);
         Timestamp::derived(call.stamp.as_micros().clamp(start, end))
     }
 
@@ -137,10 +186,10 @@ impl Strategy for FixedWindow {
 
     fn refund(limit: &FixedWindowLimit, state: &mut FixedWindowState, refund: Refund) -> u64 {
         let is_live = refund.now.as_micros() < state.ends_at;
-        // Refund units only to the window that counted them. If the length of the window changed, that is
-        // unknown, and the units could be those of other calls.
+        // Refund units only to the window that counted them. If the windows changed, that is unknown, and the
+        // units could be those of other calls.
         let is_this_window = refund.recorded.is_none_or(|moment| {
-            limit.window.start_of(moment.as_micros()) + limit.window.window_us == state.ends_at
+            limit.windows.end_at(moment.as_micros(), refund.now.as_micros()) == Some(state.ends_at)
         });
         if !is_live || !is_this_window {
             return 0;
@@ -151,7 +200,7 @@ impl Strategy for FixedWindow {
     }
 
     fn retention_us(limit: &FixedWindowLimit) -> u64 {
-        limit.window.window_us
+        limit.windows.longest_us()
     }
 
     fn fresh_from(state: &FixedWindowState) -> Timestamp {
@@ -182,23 +231,23 @@ impl Strategy for FixedWindow {
 struct WindowCount {
     ends_at: u64,
     used: u64,
-    /// Whether the clock went back by more than a window, so that all history counts as happening now.
+    /// Whether all history counts as happening now, because the clock went back by more than a window, or
+    /// because the state's window is none of this calendar's. That is recorded even if the call is denied.
     is_stepped_back: bool,
 }
 
 #[inline(always)]
 fn count_at(limit: &FixedWindowLimit, state: &FixedWindowState, now: u64) -> WindowCount {
-    let starts_at = limit.window.start_of(now);
-    let ends_at = starts_at + limit.window.window_us;
+    let Bounds { starts_at, ends_at } = limit.windows.at(now);
     if state.ends_at <= starts_at || state.counted == 0 {
         return WindowCount { ends_at, used: 0, is_stepped_back: false };
     }
-    // The state's window starts more than a window in the future.
-    if state.ends_at > now + 2 * limit.window.window_us {
-        return WindowCount { ends_at, used: state.counted, is_stepped_back: true };
+    let used = state.counted;
+    if state.ends_at <= ends_at {
+        return WindowCount { ends_at, used, is_stepped_back: false };
     }
-    // The state's window is the current one, the next one (the clock went back), or one of another length
-    // (the limit changed).
-    let ends_at = if state.ends_at <= ends_at { ends_at } else { limit.window.end_from(state.ends_at) };
-    WindowCount { ends_at, used: state.counted, is_stepped_back: false }
+    match limit.windows.later_end(now, state.ends_at) {
+        Some(ends_at) => WindowCount { ends_at, used, is_stepped_back: false },
+        None => WindowCount { ends_at, used, is_stepped_back: true },
+    }
 }

@@ -29,7 +29,7 @@ pub enum Limit {
     TokenBucket(TokenBucketLimits),
     /// A sliding window that is estimated from two fixed ones.
     SlidingWindow(SlidingWindowLimit),
-    /// A count for each window, aligned to the epoch.
+    /// A count for each window, aligned to the epoch or to a calendar.
     FixedWindow(FixedWindowLimit),
     /// A number of attempts that starts a block.
     Abuse(AbuseLimit),
@@ -84,7 +84,7 @@ impl Limit {
 
     /// Returns the period that [`Limit::quota`] refers to. For a token bucket, this is the refill time of the
     /// limit with the smallest capacity. For two tiers of attempts, it is the window of the tier with the
-    /// lower threshold.
+    /// lower threshold. For a calendar, it is the usual length of its windows: 31 days for months.
     pub fn window(&self) -> Duration {
         match self {
             Self::Absolute(limit) => limit.window(),

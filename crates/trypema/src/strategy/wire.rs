@@ -1,6 +1,7 @@
 //! The binary encoding between a strategy and its Lua twin.
 
 use super::{Call, Strategy};
+use crate::clock::Timestamp;
 
 /// A strategy with a Lua twin. Numbers are encoded as doubles, which represent every integer below 2^53
 /// exactly.
@@ -11,8 +12,9 @@ pub trait Wire: Strategy {
     /// The last part of the names of the strategy's keys in Redis.
     const SUFFIX: &'static str = Self::NAME;
 
-    /// Appends `limit` in the encoding that the twin's `read` expects.
-    fn write_limit(limit: &Self::Limit, out: &mut Vec<u8>);
+    /// Appends `limit` in the encoding that the twin's `read` expects. `now` is the caller's present; only
+    /// the windows of a calendar depend on it.
+    fn write_limit(limit: &Self::Limit, now: Timestamp, out: &mut Vec<u8>);
 
     /// Returns the length in bytes of an outcome for `limit` in the twin's reply.
     fn outcome_len(limit: &Self::Limit) -> usize;

@@ -14,7 +14,8 @@ use trypema::redis::{InstanceLiveness, LeaseArgs, RedisLimiter, RedisReceipt};
 use trypema::strategy::{Leasable, Strategy};
 use trypema_testkit::blocking::{connect, key, limiter, wait_for};
 use trypema_testkit::model::{
-    AbsoluteModel, FixedWindowModel, LiveInstances, SlidingWindowModel, SuppressedModel, TokenBucketModel,
+    AbsoluteModel, CalendarModel, FixedWindowModel, LiveInstances, SlidingWindowModel, SuppressedModel,
+    TokenBucketModel,
 };
 use trypema_testkit::random::Random;
 use trypema_testkit::redis::Server;
@@ -197,4 +198,9 @@ fn sliding_window() {
 #[test]
 fn fixed_window() {
     equals_its_twin::<FixedWindowModel>();
+}
+
+#[test]
+fn calendar_window() {
+    equals_its_twin::<CalendarModel>();
 }

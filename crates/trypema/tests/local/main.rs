@@ -5,6 +5,7 @@
 #[path = "../all_or_nothing/mod.rs"]
 mod all_or_nothing;
 mod allocations;
+mod calendar;
 mod cleanup;
 mod conformance;
 #[path = "../counting_allocator/mod.rs"]

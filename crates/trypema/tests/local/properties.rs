@@ -19,7 +19,8 @@ mod receipts;
 macro_rules! for_every_strategy {
     ($law:ident) => {
         for_every_strategy!($law: absolute AbsoluteModel, suppressed SuppressedModel, token_bucket TokenBucketModel,
-            sliding_window SlidingWindowModel, fixed_window FixedWindowModel, abuse AbuseModel);
+            sliding_window SlidingWindowModel, fixed_window FixedWindowModel, calendar_window CalendarModel,
+            abuse AbuseModel);
     };
     ($law:ident: $($name:ident $model:ident),+) => {
         mod $law {

@@ -5,7 +5,8 @@
 use trypema_testkit::blocking::connect;
 use trypema_testkit::differential;
 use trypema_testkit::model::{
-    AbsoluteModel, AbuseModel, FixedWindowModel, SlidingWindowModel, SuppressedModel, TokenBucketModel,
+    AbsoluteModel, AbuseModel, CalendarModel, FixedWindowModel, SlidingWindowModel, SuppressedModel,
+    TokenBucketModel,
 };
 use trypema_testkit::redis::{Binary, Server};
 use trypema_testkit::subject::RedisStrategy;
@@ -108,5 +109,6 @@ random_traces!(
     token_bucket TokenBucketModel,
     sliding_window SlidingWindowModel,
     fixed_window FixedWindowModel,
+    calendar_window CalendarModel,
     abuse AbuseModel
 );

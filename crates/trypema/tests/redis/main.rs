@@ -6,6 +6,8 @@ mod all_or_nothing;
 #[cfg(feature = "http")]
 mod any_bytes;
 mod batching;
+#[cfg(feature = "redis-tokio")]
+mod calendar;
 mod cluster;
 mod compat;
 mod conformance;

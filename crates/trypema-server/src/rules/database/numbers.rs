@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use trypema::rules::{
-    AbuseNumbers, BucketLimit, BucketNumbers, CounterNumbers, Numbers, SuppressedNumbers, TierNumbers,
+    AbuseNumbers, BucketLimit, BucketNumbers, CounterNumbers, Numbers, Rules, SuppressedNumbers, TierNumbers,
     WhileBlocked, WindowNumbers,
 };
 
@@ -62,11 +62,27 @@ impl From<&Numbers> for NumbersRow {
                 ..Self::counting(Algorithm::Suppressed, CounterNumbers { limit, window })
             },
             Numbers::SlidingWindow(numbers) => Self::counting(Algorithm::SlidingWindow, numbers),
-            Numbers::FixedWindow(numbers) => Self::counting(Algorithm::FixedWindow, numbers),
+            Numbers::FixedWindow(numbers) => Self {
+                algorithm: Some(Algorithm::FixedWindow),
+                limit_count: Some(numbers.limit),
+                window_seconds: numbers.window.map(Seconds::from),
+                ..Self::default()
+            },
             Numbers::TokenBucket(numbers) => Self::bucket(numbers),
             Numbers::Abuse(numbers) => Self::abuse(numbers),
         }
     }
+}
+
+/// Returns the reason why rules cannot be stored: there are no columns for calendars yet.
+pub(super) fn unstorable(rules: &Rules) -> Option<String> {
+    let has_calendar =
+        |numbers: &Numbers| matches!(numbers, Numbers::FixedWindow(numbers) if numbers.per.is_some());
+    let rule = rules.rules.iter().find(|rule| has_calendar(&rule.strategy)).map(|rule| &rule.id);
+    let of_override = rules.overrides.iter().find(|item| item.strategy.as_ref().is_some_and(has_calendar));
+    rule.or(of_override.map(|item| &item.rule)).map(|id| {
+        format!("rule {id:?}: a fixed window with `per` is not yet stored in PostgreSQL; use `window`, or rules from a file")
+    })
 }
 
 fn milliseconds(period: trypema::rules::Period) -> u64 {
@@ -128,7 +144,7 @@ impl NumbersRow {
                 Numbers::Suppressed(SuppressedNumbers { limit, window, group, hard_limit_factor })
             }
             Algorithm::SlidingWindow => Numbers::SlidingWindow(self.counter()?),
-            Algorithm::FixedWindow => Numbers::FixedWindow(self.counter()?),
+            Algorithm::FixedWindow => Numbers::FixedWindow(self.counter()?.into()),
             Algorithm::TokenBucket => Numbers::TokenBucket(self.buckets()?),
             Algorithm::Abuse => Numbers::Abuse(self.tiers()?),
         }))

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use trypema::rules::{
-    AbuseNumbers, Action, BucketLimit, BucketNumbers, CounterNumbers, IfMissing, Numbers, Period, Rule,
-    RuleSet, Rules, Scope, SuppressedNumbers, TierNumbers, WhileBlocked, WindowNumbers,
+    AbuseNumbers, Action, BucketLimit, BucketNumbers, CalendarUnit, CounterNumbers, FixedWindowNumbers,
+    IfMissing, Numbers, Period, Rule, RuleSet, Rules, Scope, Starts, SuppressedNumbers, TierNumbers,
+    WhileBlocked, WindowNumbers,
 };
+use trypema::{CalendarStart, FixedWindowLimit};
 use trypema_testkit::trace::{Limit, Line, What};
 
 /// The id of the only rule.
@@ -63,9 +65,7 @@ fn numbers(limit: &Limit, text: &str) -> Numbers {
             });
             Numbers::TokenBucket(BucketNumbers { limits: limits.collect(), ..BucketNumbers::default() })
         }
-        Limit::FixedWindow(limit) => {
-            Numbers::FixedWindow(CounterNumbers { limit: limit.limit(), window: Period(limit.window()) })
-        }
+        Limit::FixedWindow(limit) => Numbers::FixedWindow(fixed_window(limit)),
         Limit::SlidingWindow(limit) => {
             Numbers::SlidingWindow(CounterNumbers { limit: limit.limit(), window: Period(limit.window()) })
         }
@@ -79,6 +79,24 @@ fn numbers(limit: &Limit, text: &str) -> Numbers {
                 _ => WhileBlocked::Count,
             },
         }),
+    }
+}
+
+fn fixed_window(limit: &FixedWindowLimit) -> FixedWindowNumbers {
+    let Some(calendar) = limit.calendar_window() else {
+        return CounterNumbers { limit: limit.limit(), window: Period(limit.window()) }.into();
+    };
+    let per = match calendar.starts() {
+        CalendarStart::Day { .. } => CalendarUnit::Day,
+        CalendarStart::Week(_) => CalendarUnit::Week,
+        CalendarStart::Month { .. } => CalendarUnit::Month,
+    };
+    FixedWindowNumbers {
+        limit: limit.limit(),
+        window: None,
+        per: Some(per),
+        zone: Some(calendar.zone().to_owned()),
+        starts: Some(Starts(calendar.starts())),
     }
 }
 

@@ -65,8 +65,8 @@ fn numbers(numbers: &Numbers) -> Vec<(&'static str, String)> {
             columns.extend(counter(*limit, *window));
             "sliding_window"
         }
-        Numbers::FixedWindow(CounterNumbers { limit, window }) => {
-            columns.extend(counter(*limit, *window));
+        Numbers::FixedWindow(numbers) => {
+            columns.extend(counter(numbers.limit, numbers.window.unwrap()));
             "fixed_window"
         }
         Numbers::TokenBucket(numbers) => {

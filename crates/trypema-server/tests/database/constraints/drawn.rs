@@ -167,7 +167,7 @@ fn numbers(random: &mut Random) -> Numbers {
             Numbers::Suppressed(SuppressedNumbers { limit, window, group, hard_limit_factor })
         }
         2 => Numbers::SlidingWindow(CounterNumbers { limit, window }),
-        3 => Numbers::FixedWindow(CounterNumbers { limit, window }),
+        3 => Numbers::FixedWindow(CounterNumbers { limit, window }.into()),
         4 => {
             let while_blocked =
                 random.pick(&[WhileBlocked::Count, WhileBlocked::Lengthen, WhileBlocked::Ignore]);
@@ -217,7 +217,7 @@ fn odd_numbers(random: &mut Random) -> Numbers {
             Numbers::Suppressed(SuppressedNumbers { limit, window, group, hard_limit_factor })
         }
         2 => Numbers::SlidingWindow(CounterNumbers { limit, window }),
-        3 => Numbers::FixedWindow(CounterNumbers { limit, window }),
+        3 => Numbers::FixedWindow(CounterNumbers { limit, window }.into()),
         4 => Numbers::Abuse(AbuseNumbers {
             temp: tier(random),
             long: tier(random),

@@ -1,5 +1,7 @@
 //! Converts the numbers of a rule into the limit of its strategy.
 
+mod calendar;
+
 use std::time::Duration;
 
 use super::Compiler;
@@ -11,8 +13,8 @@ use crate::rules::definition::{
 use crate::rules::period::Period;
 use crate::rules::problem::FieldPath;
 use crate::strategy::{
-    AbsoluteLimit, AbuseLimit, AbuseTier, FixedWindowLimit, Limit, SlidingWindowLimit, SuppressedLimit,
-    TokenBucketLimits, TokenLimit,
+    AbsoluteLimit, AbuseLimit, AbuseTier, Limit, SlidingWindowLimit, SuppressedLimit, TokenBucketLimits,
+    TokenLimit,
 };
 use crate::units::{HardLimitFactor, MAX_EXACT, MAX_WINDOW, RateGroupSizeMs, RateLimit};
 
@@ -44,7 +46,7 @@ impl Compiler<'_> {
                 self.counter(numbers, &field.then("sliding_window"), SlidingWindowLimit::new).map(Limit::from)
             }
             Numbers::FixedWindow(numbers) => {
-                self.counter(numbers, &field.then("fixed_window"), FixedWindowLimit::new).map(Limit::from)
+                self.fixed_window(numbers, &field.then("fixed_window")).map(Limit::from)
             }
             Numbers::TokenBucket(numbers) => {
                 self.token_bucket(numbers, &field.then("token_bucket")).map(Limit::from)

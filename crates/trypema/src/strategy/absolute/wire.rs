@@ -1,6 +1,7 @@
 //! The binary encoding of the absolute strategy.
 
 use super::{Absolute, AbsoluteLimit, AbsoluteOutcome};
+use crate::clock::Timestamp;
 use crate::decision::NEVER;
 use crate::strategy::series::View;
 use crate::strategy::{Call, ReplyReader, Wire, put_count};
@@ -8,7 +9,7 @@ use crate::strategy::{Call, ReplyReader, Wire, put_count};
 impl Wire for Absolute {
     const NUMBER: u8 = 1;
 
-    fn write_limit(limit: &AbsoluteLimit, out: &mut Vec<u8>) {
+    fn write_limit(limit: &AbsoluteLimit, _: Timestamp, out: &mut Vec<u8>) {
         put_count(out, limit.capacity);
         put_count(out, limit.window_us);
         put_count(out, limit.group_us);

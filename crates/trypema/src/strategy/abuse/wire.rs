@@ -2,6 +2,7 @@
 
 use super::blocks::Blocks;
 use super::{Abuse, AbuseLimit, AbuseOutcome, BlockedAttempts};
+use crate::clock::Timestamp;
 use crate::decision::{BlockScope, NEVER};
 use crate::strategy::series::View;
 use crate::strategy::{Call, ReplyReader, Wire, put_count};
@@ -9,7 +10,7 @@ use crate::strategy::{Call, ReplyReader, Wire, put_count};
 impl Wire for Abuse {
     const NUMBER: u8 = 6;
 
-    fn write_limit(limit: &AbuseLimit, out: &mut Vec<u8>) {
+    fn write_limit(limit: &AbuseLimit, _: Timestamp, out: &mut Vec<u8>) {
         for tier in [&limit.temp, &limit.long] {
             put_count(out, tier.window_us);
             put_count(out, tier.threshold);

@@ -6,7 +6,7 @@ use crate::strategy::{Leasable, LocalCall};
 
 impl Leasable for FixedWindow {
     fn window_us(limit: &FixedWindowLimit) -> u64 {
-        limit.window.window_us
+        limit.windows.shortest_us()
     }
 
     fn leased_outcome(

@@ -1,14 +1,27 @@
 //! The binary encoding of the fixed window.
 
+use super::windows::Windows;
 use super::{FixedWindow, FixedWindowLimit, FixedWindowOutcome};
+use crate::clock::Timestamp;
 use crate::strategy::{Call, ReplyReader, Wire, put_count};
 
 impl Wire for FixedWindow {
     const NUMBER: u8 = 5;
 
-    fn write_limit(limit: &FixedWindowLimit, out: &mut Vec<u8>) {
+    #[cfg_attr(not(feature = "calendar"), allow(unused_variables, reason = "only calendars need the time"))]
+    fn write_limit(limit: &FixedWindowLimit, now: Timestamp, out: &mut Vec<u8>) {
         put_count(out, limit.limit);
-        put_count(out, limit.window.window_us);
+        match &limit.windows {
+            Windows::Aligned(window) => put_count(out, window.window_us),
+            #[cfg(feature = "calendar")]
+            Windows::Calendar(window) => {
+                // A script from before calendars divides by this zero and fails, instead of misreading the rest.
+                put_count(out, 0);
+                put_count(out, window.longest_us());
+                let boundaries = window.boundaries_around(now.as_micros());
+                boundaries.into_iter().for_each(|boundary| put_count(out, boundary));
+            }
+        }
     }
 
     fn outcome_len(_: &FixedWindowLimit) -> usize {

@@ -2,14 +2,30 @@
 -- the limit in `argument`, and the units of a lease; nothing, and nothing is written, where fixed_window.lua has to look.
 local function quick(key, argument, at, now, cost, lease)
   local limit, window, after = unpack('<dd', argument, at)
+  local starts_at, ends_at
+  if window > 0 then
+    starts_at = now - now % window
+    ends_at = starts_at + window
+  else
+    local b1, b2, b3, b4
+    window, b1, b2, b3, b4, after = unpack('<ddddd', argument, after)
+    if now < b1 or now >= b4 then
+      return
+    elseif now < b2 then
+      starts_at, ends_at = b1, b2
+    elseif now < b3 then
+      starts_at, ends_at = b2, b3
+    else
+      starts_at, ends_at = b3, b4
+    end
+  end
   if lease then
     after = lease.read(after, window)
     if not after then
       return
     end
   end
-  local text = call('GET', key)
-  local ends_at, used = now - now % window + window, 0
+  local text, used = call('GET', key), 0
   if text then
     if #text < 17 then
       return
@@ -18,10 +34,10 @@ local function quick(key, argument, at, now, cost, lease)
     if tag ~= 70 or stored_end > ends_at then
       return
     end
-    if stored_end > ends_at - window then
+    if stored_end > starts_at then
       used = counted
     end
-    if lease and stored_end == ends_at and lease.recorded - lease.recorded % window == ends_at - window then
+    if lease and stored_end == ends_at and lease.recorded >= starts_at and lease.recorded < ends_at then
       used = used - math.min(lease.unspent, used)
     end
   end

@@ -1,12 +1,13 @@
 //! The binary encoding of the sliding-window counter.
 
 use super::{Counts, SlidingWindow, SlidingWindowLimit, SlidingWindowOutcome};
+use crate::clock::Timestamp;
 use crate::strategy::{Call, ReplyReader, Wire, put_count};
 
 impl Wire for SlidingWindow {
     const NUMBER: u8 = 4;
 
-    fn write_limit(limit: &SlidingWindowLimit, out: &mut Vec<u8>) {
+    fn write_limit(limit: &SlidingWindowLimit, _: Timestamp, out: &mut Vec<u8>) {
         put_count(out, limit.limit);
         put_count(out, limit.window.window_us);
     }

@@ -1,6 +1,7 @@
 //! The binary encoding of the suppressed strategy.
 
 use super::{Suppressed, SuppressedLimit, SuppressedOutcome, Zone};
+use crate::clock::Timestamp;
 use crate::decision::NEVER;
 use crate::strategy::series::View;
 use crate::strategy::{Call, ReplyReader, Wire, put_count, put_number};
@@ -8,7 +9,7 @@ use crate::strategy::{Call, ReplyReader, Wire, put_count, put_number};
 impl Wire for Suppressed {
     const NUMBER: u8 = 2;
 
-    fn write_limit(limit: &SuppressedLimit, out: &mut Vec<u8>) {
+    fn write_limit(limit: &SuppressedLimit, _: Timestamp, out: &mut Vec<u8>) {
         put_count(out, limit.window.capacity);
         put_count(out, limit.window.window_us);
         put_count(out, limit.window.group_us);

@@ -1,6 +1,7 @@
 //! The binary encoding of the token bucket.
 
 use super::{PerLimit, TokenBucket, TokenBucketLimits, TokenBucketOutcome};
+use crate::clock::Timestamp;
 use crate::strategy::{Call, ReplyReader, Wire, put_count};
 use crate::units::MAX_EXACT;
 
@@ -11,7 +12,7 @@ impl Wire for TokenBucket {
     /// in Redis.
     const SUFFIX: &'static str = "tokens";
 
-    fn write_limit(limits: &TokenBucketLimits, out: &mut Vec<u8>) {
+    fn write_limit(limits: &TokenBucketLimits, _: Timestamp, out: &mut Vec<u8>) {
         out.push(limits.as_slice().len() as u8);
         for limit in limits.as_slice() {
             put_count(out, limit.capacity);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use trypema::clock::{Clock, Timestamp};
 use trypema::strategy::{FixedWindow, SlidingWindow};
+use trypema::{CalendarStart, CalendarWindow, FixedWindowLimit};
 use trypema_testkit::subject::HybridStrategy;
 
 use super::scene::{Scene, WINDOW, call_until_leased, held, release, take, try_take, used};
@@ -91,4 +92,25 @@ fn what_was_leased_under_another_window_is_not_taken_from_others() {
         let later = admitted();
         assert!(at_first + later <= 100, "changed by {first}: {at_first} and {later} of 100");
     }
+}
+
+/// Units that were leased before midnight are not spent after it, and not refunded to the new day.
+#[test]
+fn a_lease_of_a_calendar_day_ends_with_it() {
+    let scene = Scene::start();
+    let rl = scene.instance();
+    let days = CalendarWindow::new("Asia/Kathmandu", CalendarStart::MIDNIGHT).unwrap();
+    let limit = FixedWindowLimit::calendar(CAPACITY, days).unwrap();
+    let midnight = days.end_of(scene.clock.now());
+    scene.clock.set(Timestamp::from_micros(midnight.as_micros() - 20_000));
+    let taken = call_until_leased::<FixedWindow>(&rl, "ann", &limit);
+    assert!(taken > 0 && held::<FixedWindow>(&rl, "ann") > 0);
+    scene.clock.advance(Duration::from_millis(19));
+    assert!(try_take::<FixedWindow>(&rl, "ann", &limit, 1).unwrap().is_allowed());
+    scene.clock.advance(Duration::from_millis(1));
+    assert_eq!(held::<FixedWindow>(&rl, "ann"), 0);
+    assert!(try_take::<FixedWindow>(&rl, "ann", &limit, 1).is_none());
+    assert!(take::<FixedWindow>(&rl, "ann", &limit, 1).is_allowed());
+    release(&rl);
+    assert_eq!(used::<FixedWindow>(&rl, "ann", &limit), 1);
 }

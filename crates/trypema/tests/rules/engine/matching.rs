@@ -21,7 +21,7 @@ fn rule(index: usize, parts: Parts) -> Rule {
         name: None,
         scope: if parts.attributes.is_empty() { Scope::Global } else { Scope::User },
         key_pattern: Some(pattern),
-        strategy: Numbers::FixedWindow(CounterNumbers { limit: 1_000, window }),
+        strategy: Numbers::FixedWindow(CounterNumbers { limit: 1_000, window }.into()),
         plan_tiers: parts.plans.iter().map(|plan| (*plan).to_owned()).collect(),
         endpoints,
         action: Action::Reject,

@@ -1,7 +1,7 @@
 //! The JSON Schema equals the committed one and agrees with the parser.
 
 use serde_json::{Value, json};
-use trypema::rules::{Period, Rules};
+use trypema::rules::{Period, RuleSet, Rules, Starts};
 
 use super::corpus::{self, Written};
 
@@ -44,6 +44,16 @@ fn the_schema_and_the_reader_agree() {
             "/rules/0/strategy",
             json!({ "token_bucket": { "burst": 5, "refill_rate": 0.5, "window": null } }),
         ),
+        with("/rules/0/strategy", json!({ "fixed_window": { "limit": 1, "per": "week" } })),
+        with(
+            "/rules/0/strategy",
+            json!({ "fixed_window": { "limit": 1, "per": "day", "zone": "Asia/Tokyo", "starts": "06:30" } }),
+        ),
+        with(
+            "/rules/0/strategy",
+            json!({ "fixed_window": { "limit": 1, "per": "week", "starts": "sunday" } }),
+        ),
+        with("/rules/0/strategy", json!({ "fixed_window": { "limit": 1, "per": "month", "starts": 28 } })),
         with("/rules/0/candidate_for", json!("b")),
         with("/rules/0/share", json!(0.5)),
         with("/rules/0/share", json!(1)),
@@ -75,6 +85,13 @@ fn the_schema_and_the_reader_agree() {
         with("/rules/0/strategy/fixed_window/window", json!("1m1h")),
         with("/rules/0/strategy/fixed_window/window", json!(-1)),
         with("/rules/0/strategy/fixed_window/burst", json!(1)),
+        with("/rules/0/strategy", json!({ "fixed_window": { "limit": 1, "per": "year" } })),
+        with("/rules/0/strategy", json!({ "fixed_window": { "limit": 1, "per": "month", "starts": 29 } })),
+        with(
+            "/rules/0/strategy",
+            json!({ "fixed_window": { "limit": 1, "per": "week", "starts": "noday" } }),
+        ),
+        with("/rules/0/strategy", json!({ "fixed_window": { "limit": 1, "per": "day", "starts": "24:00" } })),
         with("/rules/0/strategy", json!({ "abuse": { "temp": {} } })),
         with("/rules/0/strategy", json!({ "token_bucket": { "limits": [{ "limit": 1 }] } })),
         with("/rules/0/action", json!("drop")),
@@ -96,6 +113,24 @@ fn the_schema_and_the_reader_agree() {
     for document in wrong {
         assert!(fault(&schema(), &schema(), &document).is_some(), "{document}");
         assert!(Rules::from_yaml(&document.to_string()).is_err(), "{document}");
+    }
+}
+
+/// Which fields belong together, the compiler checks and not the reader.
+#[test]
+fn the_schema_and_the_compiler_agree_on_calendars() {
+    for (numbers, is_fine) in [
+        (json!({ "limit": 1, "window": "1m" }), true),
+        (json!({ "limit": 1, "per": "day", "zone": "UTC", "starts": "00:00" }), true),
+        (json!({ "limit": 1 }), false),
+        (json!({ "limit": 1, "window": "1m", "per": "day" }), false),
+        (json!({ "limit": 1, "window": "1m", "zone": "UTC" }), false),
+        (json!({ "limit": 1, "window": "1m", "starts": 1 }), false),
+    ] {
+        let rule = json!({ "id": "a", "scope": "user", "strategy": { "fixed_window": numbers } });
+        let document = json!({ "rules": [rule] });
+        assert_eq!(fault(&schema(), &schema(), &document).is_none(), is_fine, "{document}");
+        assert_eq!(RuleSet::from_yaml(&document.to_string(), "rules.yaml").is_ok(), is_fine, "{document}");
     }
 }
 
@@ -144,8 +179,19 @@ fn is_met(whole: &Value, part: &Value, keyword: Keyword<'_>, value: &Value) -> R
         "anyOf" => options().any(|option| accepts(option, value)),
         "minimum" => value.as_f64().is_none_or(|number| number >= needed.as_f64().unwrap()),
         "minLength" => value.as_str().is_none_or(|text| text.len() as u64 >= needed.as_u64().unwrap()),
-        // The only pattern is that of a period.
+        // The only patterns are those of a period and of a time of day.
+        "pattern" if needed.as_str().unwrap().contains(':') => {
+            value.as_str().is_none_or(|text| text.contains(':') && text.parse::<Starts>().is_ok())
+        }
         "pattern" => value.as_str().is_none_or(|text| text.is_empty() || text.parse::<Period>().is_ok()),
+        "enum" => options().any(|option| option == value),
+        "maximum" => value.as_f64().is_none_or(|number| number <= needed.as_f64().unwrap()),
+        "dependentRequired" => value.as_object().is_none_or(|fields| {
+            let given = needed.as_object().unwrap().iter().filter(|(name, _)| fields.contains_key(*name));
+            given
+                .flat_map(|(_, needed)| needed.as_array().unwrap())
+                .all(|name| fields.contains_key(name.as_str().unwrap()))
+        }),
         "required" => value
             .as_object()
             .is_none_or(|fields| options().all(|name| fields.contains_key(name.as_str().unwrap()))),
