@@ -60,7 +60,7 @@ BEGIN
                       FROM jsonb_object_keys(conditions))];
     END IF;
     FOR attribute, condition IN SELECT * FROM jsonb_each(conditions) LOOP
-        at := 'conditions.' || left(attribute, shown);
+        at := 'conditions.' || CASE WHEN trypema_is_name(attribute) THEN attribute ELSE to_json(left(attribute, shown))::text END;
         need := CASE
             WHEN NOT trypema_is_name(attribute) THEN 'an attribute needs 1 to 64 letters, digits, _, - and .'
             WHEN attribute = 'endpoint' THEN 'the column endpoints selects paths'
@@ -74,7 +74,7 @@ BEGIN
         END IF;
         CONTINUE WHEN need IS NOT NULL OR condition = '"absent"';
         listed := condition;
-        IF jsonb_typeof(condition) = 'object' AND condition - 'not' = '{}' THEN
+        IF jsonb_typeof(condition) = 'object' AND condition ? 'not' AND condition - 'not' = '{}' THEN
             listed := condition -> 'not';
             at := at || '.not';
         END IF;
@@ -327,7 +327,7 @@ BEGIN
             USING ERRCODE = 'check_violation', CONSTRAINT = 'unit_is_not_requests', TABLE = TG_TABLE_NAME;
     END IF;
     IF NOT trypema_is_name(NEW.name) THEN
-        RAISE EXCEPTION 'unit "%" is not 1 to 64 letters, digits, _, - and .', left(NEW.name, 255)
+        RAISE EXCEPTION 'unit % is not 1 to 64 letters, digits, _, - and .', to_json(left(NEW.name, 255))
             USING ERRCODE = 'check_violation', CONSTRAINT = 'unit_has_1_to_64_letters_digits_underscores_dashes_dots',
                   TABLE = TG_TABLE_NAME;
     END IF;
