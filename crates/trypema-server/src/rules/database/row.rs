@@ -148,9 +148,6 @@ impl RuleRow {
             enabled: self.enabled,
             candidate_for: self.candidate_for,
             share: self.share,
-            unit: None,
-            postpaid: false,
-            when: BTreeMap::new(),
         })
     }
 }
