@@ -275,7 +275,9 @@ mod tests {
     #[test]
     fn rules_with_newer_properties_have_a_newer_format() {
         let format = |start: &str, more: &str| {
-            let rule = format!("{{id: a, scope: user, {more} strategy: {{fixed_window: {{limit: 1, window: 1s}}}}}}");
+            let rule = format!(
+                "{{id: a, scope: user, {more} strategy: {{fixed_window: {{limit: 1, window: 1s}}}}}}"
+            );
             format_of(&Rules::from_yaml(&format!("{start}\nrules: [{rule}]")).unwrap())
         };
         assert_eq!(format("", "priority: 3, if_missing: deny,"), 1);

@@ -268,7 +268,10 @@ mod tests {
             format!("{sign} {}", change.name)
         };
         let changes: Vec<String> = diff(&old, &new).iter().map(describe).collect();
-        assert_eq!(changes, ["- tokens", "+ words", "~ a", "- b", "+ c", "+ allow ip 10.0.0.2", "- block ip 10.0.0.2"]);
+        assert_eq!(
+            changes,
+            ["- tokens", "+ words", "~ a", "- b", "+ c", "+ allow ip 10.0.0.2", "- block ip 10.0.0.2"]
+        );
         assert_eq!(diff(&old, &old), []);
         assert_eq!(diff(&old, &Item::into_rules(Item::all(&old).into_values())), []);
     }

@@ -128,6 +128,7 @@ mod tests {
         assert_eq!((&rule["action"], &rule["endpoints"]), (&json!("log_only"), &json!(["/search"])));
         assert_ne!(rule["priority"], json!(3));
         assert_eq!(set(&["strategy.fixed_window.limit=20"]), set(&["limit=20"]));
+        assert_eq!(set(&["unit=requests", "postpaid=false", "when="]), set(&[]));
         let other = set(&["strategy={\"token_bucket\": {\"limit\": 2, \"window\": \"1s\"}}"]).unwrap();
         assert_eq!(other["strategy"], json!({"token_bucket": {"limit": 2, "window": "1s"}}));
     }

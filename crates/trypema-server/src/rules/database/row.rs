@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
-use trypema::rules::{Action, Condition, IfMissing, KeyVerdict, OnStoreFailure, Override, Period, Rule, Scope};
+use trypema::rules::{
+    Action, Condition, IfMissing, KeyVerdict, OnStoreFailure, Override, Period, Rule, Scope,
+};
 
 use super::numbers::NumbersRow;
 

@@ -56,6 +56,25 @@ fn an_entry_has_a_format_and_is_read_with_it_and_without() {
     starts_from_cache();
 }
 
+/// Only rules with properties that an older server does not know are in the newer format.
+#[test]
+fn rules_with_conditions_are_kept_in_the_newer_format() {
+    let (scene, redis) = (Scene::start(), redis::Server::start().unwrap());
+    let (address, url) = (scene.database.url(), redis.url());
+    let service = Service::start(&flags(&address, &url));
+    let mut rule = per_user("per-user", 10);
+    rule["when"] = json!({"model": ["gpt-*"]});
+    done(&service, "POST", "/v1/rules", &rule);
+    wait_for(&redis, "revision", "1");
+    assert_eq!(field(&redis, "format"), "2");
+    let started = Service::start(&flags(AWAY, &url));
+    assert_eq!(ready(&started)["rules_from"], "cache");
+    assert_eq!(started.get("/v1/rules").json()["rules"][0]["when"], rule["when"]);
+    done(&service, "PUT", "/v1/rules/per-user", &per_user("per-user", 10));
+    wait_for(&redis, "revision", "2");
+    assert_eq!(field(&redis, "format"), "1");
+}
+
 #[test]
 fn an_entry_of_a_newer_format_is_ignored_and_stays_until_the_rules_change() {
     let (scene, redis) = (Scene::start(), redis::Server::start().unwrap());
