@@ -1,4 +1,5 @@
--- Units, conditions and postpaid rules; and fixed windows that follow a calendar.
+-- Units, conditions and postpaid rules; fixed windows that follow a calendar; and a path of an override whose only segment
+-- that is no text is removed by `..`.
 
 -- Functions find their tables in this schema, whoever calls them.
 SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', true);
@@ -127,6 +128,35 @@ BEGIN
         wrong := wrong || trypema_wrong('starts', starts, format('per %s needs %s', per, need));
     END IF;
     RETURN wrong;
+END
+$$;
+
+-- Paths ------------------------------------------------------------------------------------------------------------------
+
+-- A path as servers count it: without a query, empty segments, `.`, `..` and needless percent-encoding. NULL if it is no text.
+-- A segment that is no text does not matter if `..` removes it. Of every other path the result is as before.
+CREATE OR REPLACE FUNCTION trypema_path(value text) RETURNS text LANGUAGE plpgsql IMMUTABLE SET search_path FROM CURRENT AS $$
+DECLARE
+    segment  text;
+    path     text;
+    segments text[] := '{}';
+BEGIN
+    FOREACH segment IN ARRAY regexp_split_to_array(substring(value FROM '^[^?#]*'), '/|%2[fF]') LOOP
+        IF strpos(segment, '%') > 0 THEN
+            BEGIN
+                segment := trypema_segment(segment);
+            EXCEPTION WHEN character_not_in_repertoire OR untranslatable_character THEN
+                segment := chr(65533);
+            END;
+        END IF;
+        IF segment = '..' THEN
+            segments := segments[1:cardinality(segments) - 1];
+        ELSIF segment NOT IN ('', '.') THEN
+            segments := segments || segment;
+        END IF;
+    END LOOP;
+    path := '/' || array_to_string(segments, '/');
+    RETURN CASE WHEN strpos(path, chr(65533)) = 0 THEN path END;
 END
 $$;
 
@@ -326,7 +356,7 @@ BEGIN
         RAISE EXCEPTION 'unit "requests" always exists: leave it out'
             USING ERRCODE = 'check_violation', CONSTRAINT = 'unit_is_not_requests', TABLE = TG_TABLE_NAME;
     END IF;
-    IF NOT trypema_is_name(NEW.name) THEN
+    IF NEW.name IS NOT NULL AND NOT trypema_is_name(NEW.name) THEN
         RAISE EXCEPTION 'unit % is not 1 to 64 letters, digits, _, - and .', to_json(left(NEW.name, 255))
             USING ERRCODE = 'check_violation', CONSTRAINT = 'unit_has_1_to_64_letters_digits_underscores_dashes_dots',
                   TABLE = TG_TABLE_NAME;

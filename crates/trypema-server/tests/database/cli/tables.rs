@@ -86,7 +86,12 @@ fn database_before_units() -> postgres::Server {
         CREATE SCHEMA public;";
     let migrated = "CREATE TABLE _trypema_migrations AS TABLE kept.migrations; DROP SCHEMA kept CASCADE;";
     // The tables belong to the role that migrates.
-    database.sql(&format!("SET ROLE trypema;\nBEGIN;\n{emptied}\n{}\n{migrated}\nCOMMIT;", BEFORE_UNITS.join("\n"))).unwrap();
+    database
+        .sql(&format!(
+            "SET ROLE trypema;\nBEGIN;\n{emptied}\n{}\n{migrated}\nCOMMIT;",
+            BEFORE_UNITS.join("\n")
+        ))
+        .unwrap();
     let rows = "
         INSERT INTO rate_limit_rules (id, scope, algorithm, limit_count, window_seconds, if_missing)
         VALUES ('per-user', 'user', 'fixed_window', 2, 3600, 'deny'), ('all', 'global', 'absolute', 100, 60, 'skip');
