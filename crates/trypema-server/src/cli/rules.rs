@@ -67,7 +67,7 @@ pub(super) enum Rules {
     },
     /// Show the history of changes, latest first
     History {
-        /// Only changes of this rule, or of the list `allow` or `block`
+        /// Only changes of this rule or unit, or of the list `allow` or `block`
         #[arg(long, value_name = "RULE")]
         about: Option<String>,
         /// Number of changes to show

@@ -9,7 +9,10 @@
 //! | --- | --- |
 //! | absent | [`Rules`] in JSON, by servers that did not number the format yet |
 //! | `1` | the same |
+//! | `2` | the same, with units, conditions or postpaid rules |
 //!
+//! A server writes the oldest format that its rules fit in, so that older servers can read all rules that
+//! they understand.
 //! A server reads its own format and all older ones. It ignores an entry of a newer format, and does not
 //! replace it by its own entry of the same revision. The newer server may store properties of rules that
 //! the older one cannot express, and it can read every older format.
@@ -23,12 +26,14 @@ use trypema::TrypemaError;
 use trypema::redis::RedisConnection;
 use trypema::redis::client::aio::MultiplexedConnection;
 use trypema::redis::client::{AsyncConnectionConfig, Client, RedisError, Value, cmd, pipe};
-use trypema::rules::Rules;
+use trypema::rules::{Rule, Rules};
 
 use super::database::{KEEPALIVE_INTERVAL, StoredRules, Version};
 
-/// The format that this server writes, and the newest that it reads.
-const FORMAT: u64 = 1;
+/// The newest format that this server reads.
+const FORMAT: u64 = 2;
+/// The format of rules that count requests, without conditions.
+const FORMAT_OF_REQUESTS: u64 = 1;
 /// The format of entries without a `format` field.
 const NO_FORMAT: u64 = 0;
 /// The fields that mean the same in every format, in the order that [`Header::new`] expects.
@@ -112,9 +117,10 @@ impl Cache {
     /// Writes these rules for a week, replacing any entry.
     pub(crate) async fn store(&self, version: &Version, rules: &Rules) -> Result<(), CacheError> {
         with_timeout(async {
+            let format = format_of(rules).to_string();
             let (revision, rules) = (version.revision.to_string(), serde_json::to_string(rules)?);
             let fields = [
-                ("format", &FORMAT.to_string()),
+                ("format", &format),
                 ("set_id", &version.set_id),
                 ("revision", &revision),
                 ("change_id", &version.change_id),
@@ -171,6 +177,12 @@ impl Cache {
             .set_response_timeout(Some(REDIS_TIMEOUT));
         Ok(Client::open(server)?.get_multiplexed_async_connection_with_config(&config).await?)
     }
+}
+
+/// Returns the oldest format that these rules fit in.
+fn format_of(rules: &Rules) -> u64 {
+    let is_new = |rule: &Rule| rule.unit.is_some() || rule.postpaid || !rule.when.is_empty();
+    if rules.units.is_empty() && !rules.rules.iter().any(is_new) { FORMAT_OF_REQUESTS } else { FORMAT }
 }
 
 /// The fields of an entry that every format has.
@@ -237,10 +249,10 @@ mod tests {
     #[test]
     fn this_format_and_older_ones_are_read() {
         let newer = |format| header(format, "1", "a").newer_format;
-        for known in [None, Some("0"), Some("1")] {
+        for known in [None, Some("0"), Some("1"), Some("2")] {
             assert_eq!(newer(known), None, "{known:?}");
         }
-        for unknown in ["2", "18446744073709551616", "-1", "", "one"] {
+        for unknown in ["3", "18446744073709551616", "-1", "", "one"] {
             assert_eq!(newer(Some(unknown)).as_deref(), Some(unknown));
         }
     }
@@ -251,11 +263,31 @@ mod tests {
         let compared = |format, revision, change_id| header(format, revision, change_id).compare_with(&ours);
         assert_eq!(compared(Some("1"), "5", "five"), CacheState::Same);
         assert_eq!(compared(None, "5", "five"), CacheState::Same);
-        assert_eq!(compared(Some("2"), "5", "five"), CacheState::NewerFormat("2".to_owned()));
-        assert_eq!(compared(Some("2"), "4", "four"), CacheState::Other);
-        assert_eq!(compared(Some("2"), "5", "lost"), CacheState::Other);
-        assert_eq!(compared(Some("2"), "6", "six"), CacheState::Later);
+        assert_eq!(compared(Some("3"), "5", "five"), CacheState::NewerFormat("3".to_owned()));
+        assert_eq!(compared(Some("3"), "4", "four"), CacheState::Other);
+        assert_eq!(compared(Some("3"), "5", "lost"), CacheState::Other);
+        assert_eq!(compared(Some("3"), "6", "six"), CacheState::Later);
         let stranger = Version { set_id: "another".to_owned(), ..ours.clone() };
-        assert_eq!(header(Some("2"), "6", "six").compare_with(&stranger), CacheState::Other);
+        assert_eq!(header(Some("3"), "6", "six").compare_with(&stranger), CacheState::Other);
+    }
+
+    /// An older server must not read rules without the properties that it does not know.
+    #[test]
+    fn rules_with_newer_properties_have_a_newer_format() {
+        let format = |start: &str, more: &str| {
+            let rule = format!(
+                "{{id: a, scope: user, {more} strategy: {{fixed_window: {{limit: 1, window: 1s}}}}}}"
+            );
+            format_of(&Rules::from_yaml(&format!("{start}\nrules: [{rule}]")).unwrap())
+        };
+        assert_eq!(format("", "priority: 3, if_missing: deny,"), 1);
+        for (start, more) in [
+            ("units: [tokens]", ""),
+            ("units: [tokens]", "unit: tokens,"),
+            ("", "postpaid: true,"),
+            ("", "when: {model: absent},"),
+        ] {
+            assert_eq!(format(start, more), 2, "{start} {more}");
+        }
     }
 }

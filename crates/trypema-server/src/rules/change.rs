@@ -13,6 +13,8 @@ use super::database::ListName;
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum Item {
+    /// A unit that rules count.
+    Unit(Unit),
     /// A rule.
     Rule(Box<Rule>),
     /// An override of a rule's limit for a single key.
@@ -21,6 +23,12 @@ pub(crate) enum Item {
     ListEntry(ListEntry),
     /// A row that cannot be parsed, as raw JSON.
     Unreadable(serde_json::Value),
+}
+
+/// A unit that rules count, besides requests.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub(crate) struct Unit {
+    pub(crate) name: String,
 }
 
 /// A value on a list.
@@ -35,6 +43,8 @@ pub(crate) struct ListEntry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ItemKind {
+    /// A unit that rules count.
+    Unit,
     /// A rule.
     Rule,
     /// An override of a rule for one key.
@@ -47,6 +57,7 @@ impl ItemKind {
     /// Parses the name that the database uses.
     pub(crate) fn of(name: &str) -> Option<Self> {
         match name {
+            "unit" => Some(Self::Unit),
             "rule" => Some(Self::Rule),
             "override" => Some(Self::Override),
             "list" => Some(Self::List),
@@ -58,6 +69,7 @@ impl ItemKind {
 /// The identity of an item within a rule set.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ItemName {
+    Unit(String),
     Rule(String),
     Override(String, BTreeMap<String, String>),
     ListEntry(ListEntry),
@@ -68,8 +80,8 @@ pub(crate) enum ItemName {
 pub(crate) struct StoredChange {
     /// The kind of the item.
     pub(crate) kind: ItemKind,
-    /// The name of the item: the id of a rule; the rule and the key of an override; or the list, the
-    /// attribute and the value of an entry.
+    /// The name of the item: the name of a unit; the id of a rule; the rule and the key of an override; or
+    /// the list, the attribute and the value of an entry.
     pub(crate) name: String,
     /// The item before the change; `null` if there was none.
     pub(crate) before: Option<Item>,
@@ -79,12 +91,13 @@ pub(crate) struct StoredChange {
 
 impl Item {
     pub(crate) fn rule(rule: Rule) -> Self {
-        Self::Rule(Box::new(rule))
+        Self::Rule(Box::new(canonical_rule(rule)))
     }
 
     /// Returns the identity of the item, or `None` for a row that cannot be parsed.
     pub(crate) fn name(&self) -> Option<ItemName> {
         match self {
+            Self::Unit(unit) => Some(ItemName::Unit(unit.name.clone())),
             Self::Rule(rule) => Some(ItemName::Rule(rule.id.clone())),
             Self::Override(item) => Some(ItemName::of(item)),
             Self::ListEntry(listed) => Some(ItemName::ListEntry(listed.clone())),
@@ -103,7 +116,8 @@ impl Item {
             };
             values.iter().flat_map(of_attribute)
         });
-        let items = rules.rules.iter().cloned().map(Self::rule);
+        let units = rules.units.iter().map(|name| Self::Unit(Unit { name: name.clone() }));
+        let items = units.chain(rules.rules.iter().cloned().map(Self::rule));
         let items = items.chain(rules.overrides.iter().map(|one| Self::Override(Box::new(one.clone()))));
         items.chain(listed.map(Self::ListEntry)).filter_map(|item| Some((item.name()?, item))).collect()
     }
@@ -118,6 +132,7 @@ impl Item {
     /// Adds the item to a rule set.
     pub(crate) fn add_to(self, rules: &mut Rules) {
         match self {
+            Self::Unit(unit) => rules.units.push(unit.name),
             Self::Rule(rule) => rules.rules.push(*rule),
             Self::Override(item) => rules.overrides.push(*item),
             Self::ListEntry(ListEntry { list, attribute, value }) => {
@@ -146,6 +161,7 @@ impl ItemName {
 
     fn kind(&self) -> ItemKind {
         match self {
+            Self::Unit(_) => ItemKind::Unit,
             Self::Rule(_) => ItemKind::Rule,
             Self::Override(..) => ItemKind::Override,
             Self::ListEntry(_) => ItemKind::List,
@@ -157,7 +173,7 @@ impl ItemName {
 impl std::fmt::Display for ItemName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Rule(id) => f.write_str(id),
+            Self::Unit(name) | Self::Rule(name) => f.write_str(name),
             Self::Override(rule, key) => {
                 write!(f, "{rule}")?;
                 key.iter().try_for_each(|(name, value)| write!(f, " {name}={value:?}"))
@@ -168,6 +184,14 @@ impl std::fmt::Display for ItemName {
             }
         }
     }
+}
+
+/// The unit that every rule counts by default.
+const REQUESTS: &str = "requests";
+
+/// Returns the form in which a rule is stored: without the default unit.
+pub(crate) fn canonical_rule(rule: Rule) -> Rule {
+    Rule { unit: rule.unit.filter(|unit| unit != REQUESTS), ..rule }
 }
 
 /// Returns the form in which a value of a list is stored, because one address or path can be written in many
@@ -214,6 +238,7 @@ mod tests {
     fn only_differences_are_told_in_the_order_of_kinds_and_names() {
         let old = rules(
             "
+            units: [tokens, usd]
             rules:
               - {id: b, scope: user, strategy: {fixed_window: {limit: 1, window: 1s}}}
               - {id: a, scope: user, strategy: {fixed_window: {limit: 1, window: 1s}}}
@@ -224,8 +249,9 @@ mod tests {
         );
         let new = rules(
             "
+            units: [words, usd]
             rules:
-              - {id: a, scope: user, strategy: {fixed_window: {limit: 2, window: 1s}}}
+              - {id: a, scope: user, unit: usd, strategy: {fixed_window: {limit: 2, window: 1s}}}
               - {id: c, scope: user, strategy: {fixed_window: {limit: 1, window: 1s}}}
             overrides:
               - {rule: a, key: {user: ann}, verdict: block}
@@ -242,8 +268,23 @@ mod tests {
             format!("{sign} {}", change.name)
         };
         let changes: Vec<String> = diff(&old, &new).iter().map(describe).collect();
-        assert_eq!(changes, ["~ a", "- b", "+ c", "+ allow ip 10.0.0.2", "- block ip 10.0.0.2"]);
+        assert_eq!(
+            changes,
+            ["- tokens", "+ words", "~ a", "- b", "+ c", "+ allow ip 10.0.0.2", "- block ip 10.0.0.2"]
+        );
         assert_eq!(diff(&old, &old), []);
         assert_eq!(diff(&old, &Item::into_rules(Item::all(&old).into_values())), []);
+    }
+
+    #[test]
+    fn the_default_unit_is_no_difference() {
+        let rule = |unit| {
+            rules(&format!(
+                "rules: [{{id: a, scope: user, {unit} strategy: {{fixed_window: {{limit: 1, window: 1s}}}}}}]"
+            ))
+        };
+        assert_eq!(diff(&rule("unit: requests,"), &rule("")), []);
+        let named = Item::into_rules(Item::all(&rule("unit: requests,")).into_values());
+        assert_eq!(named, rule(""));
     }
 }

@@ -56,12 +56,16 @@ fn is_compiled(rules: &Rules) -> Result<(), String> {
 #[test]
 fn the_database_and_the_compiler_agree_on_rules() {
     let scene = Scene::start();
-    scene.database.sql(&by_hand::insert(&live())).unwrap();
+    let there =
+        format!("BEGIN;\n{};\n{};\nCOMMIT", by_hand::declare(&drawn::UNITS), by_hand::insert(&live()));
+    scene.database.sql(&there).unwrap();
     let mut random = Random::seeded(7);
     let mut rules: Vec<Rule> = (0..DRAWN).map(|_| drawn::rule(&mut random)).collect();
     rules.push(drawn::hardly_inexact());
     let answers = attempts(&scene.database, rules.iter().map(by_hand::insert));
-    let with_live = |rule: &Rule| Rules { rules: vec![live(), rule.clone()], ..Rules::default() };
+    let units: Vec<String> = drawn::UNITS.map(str::to_owned).into();
+    let with_live =
+        |rule: &Rule| Rules { units: units.clone(), rules: vec![live(), rule.clone()], ..Rules::default() };
     let sets: Vec<Rules> = rules.iter().map(with_live).collect();
     agree(&sets, &rules.iter().map(by_hand::insert).collect::<Vec<_>>(), &answers);
     let accepted: Vec<Rule> = rules
@@ -116,6 +120,7 @@ fn understood(scene: &Scene, mut rules: Vec<Rule>) {
     let service = scene.service(&[]);
     let exported: Rules = serde_json::from_value(done(&service, "GET", "/v1/ruleset", &Value::Null)).unwrap();
     rules.push(live());
+    assert_eq!(exported.units, drawn::UNITS);
     let by_id =
         |rules: Vec<Rule>| rules.into_iter().map(|rule| (rule.id.clone(), rule)).collect::<BTreeMap<_, _>>();
     assert_eq!(by_id(exported.rules), by_id(rules));
@@ -140,10 +145,12 @@ fn everything() -> Value {
     let (mut rules, mut overrides) = (Vec::new(), Vec::new());
     for (number, strategy) in strategies.as_array().unwrap().iter().enumerate() {
         let id = format!("rule.{number}");
+        let is_postpaid = number != 8;
         rules.push(json!({
-            "id": id, "name": "yes: 'no' # \\ \u{feff}☂", "scope": "tenant", "key_pattern": "~:{api_key}, {user}\t",
+            "id": id, "unit": "usd_micros", "postpaid": is_postpaid, "name": "yes: 'no' # \\ \u{feff}☂", "scope": "tenant", "key_pattern": "~:{api_key}, {user}\t",
             "strategy": strategy, "plan_tiers": ["free", "null", "1e3", " ", "{a,\"b\"}"],
-            "endpoints": ["POST /login", "/a,b/'c'/**"], "action": "throttle", "max_delay": "59m59s999ms999us",
+            "endpoints": ["POST /login", "/a,b/'c'/**"],
+            "when": {"model": ["gpt-5", "null", "*☂\\", "a'b\""], "region": {"not": ["eu", " "]}, "A.b_c-9": "absent"}, "action": "throttle", "max_delay": "59m59s999ms999us",
             "if_missing": "deny", "on_store_failure": "deny", "priority": -2_147_483_648_i64, "enabled": number != 0,
         }));
         overrides.push(json!({"rule": id, "key": {"api_key": "k", "user": "true"}, "strategy": strategy}));
@@ -154,7 +161,8 @@ fn everything() -> Value {
         "enabled": true, "candidate_for": "rule.0", "share": 0.1}));
     let lists =
         json!({"ip": ["10.0.0.0/8", "::1"], "user": ["", "no", "x\ny", "☂"], "endpoint": ["/health"]});
-    json!({"rules": rules, "overrides": overrides, "allow": lists, "block": {"user": ["~"]}})
+    let units = ["usd_micros", "tokens", "A.b_c-9"];
+    json!({"units": units, "rules": rules, "overrides": overrides, "allow": lists, "block": {"user": ["~"]}})
 }
 
 #[test]
@@ -174,6 +182,7 @@ fn everything_that_is_applied_is_exported_again() {
 }
 
 fn sorted(mut rules: Rules) -> Rules {
+    rules.units.sort();
     rules.rules.sort_by(|one, other| one.id.cmp(&other.id));
     rules.overrides.sort_by(|one, other| (&one.rule, &one.key).cmp(&(&other.rule, &other.key)));
     rules.allow.values_mut().chain(rules.block.values_mut()).for_each(|values| values.sort());
@@ -208,7 +217,7 @@ fn in_force(service: &Service, revision: u64) {
 #[test]
 fn what_does_not_fit_together_is_refused_by_hand() {
     let scene = Scene::start();
-    let rules = json!({"rules": [
+    let rules = json!({"units": ["tokens"], "rules": [
         per_user("per-user", 5),
         {"id": "all", "scope": "global", "strategy": {"fixed_window": {"limit": 1, "window": "1s"}}},
         {"id": "candidate", "scope": "user", "candidate_for": "per-user", "strategy": {"fixed_window": {"limit": 1, "window": "1s"}}},

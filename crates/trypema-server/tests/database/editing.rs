@@ -148,6 +148,47 @@ fn a_candidate_takes_the_place_of_its_live_rule() {
     assert_eq!(["ann", "bob", "joe"].map(|user| is_allowed(&service, user)), [false, false, true]);
 }
 
+/// The unit and the conditions say which requests the rule is about, so they come from the candidate, too.
+#[test]
+fn a_promoted_candidate_keeps_its_unit_and_conditions() {
+    let scene = Scene::start();
+    let service = scene.service(&[]);
+    let mut next = candidate(1);
+    for (field, value) in
+        [("unit", json!("tokens")), ("postpaid", json!(true)), ("when", json!({"model": ["gpt-*"]}))]
+    {
+        next[field] = value;
+    }
+    done(
+        &service,
+        "PUT",
+        "/v1/ruleset",
+        &json!({"units": ["tokens"], "rules": [per_user("per-user", 5), next]}),
+    );
+    done(&service, "POST", "/v1/rules/candidate/promote", &Value::Null);
+    let promoted = done(&service, "GET", "/v1/rules/per-user", &Value::Null);
+    for field in ["unit", "postpaid", "when", "strategy"] {
+        assert_eq!(promoted[field], next[field], "{field}");
+    }
+}
+
+/// `requests` is the default, and is stored as such.
+#[test]
+fn a_rule_that_names_the_default_unit_equals_one_without_a_unit() {
+    let scene = Scene::start();
+    let service = scene.service(&[]);
+    let mut rule = per_user("per-user", 5);
+    rule["unit"] = json!("requests");
+    done(&service, "POST", "/v1/rules", &rule);
+    assert_eq!(done(&service, "GET", "/v1/rules/per-user", &Value::Null)["unit"], Value::Null);
+    let again = done(&service, "PUT", "/v1/ruleset", &json!({"rules": [rule]}));
+    assert_eq!(again, json!({"revision": 1, "changes": []}));
+    rule["unit"] = json!("token");
+    let refused = send(&service, "PUT", "/v1/rules/per-user", &rule);
+    assert_eq!(refused.status, 422, "{refused:?}");
+    assert!(detail(&refused).contains("unit \"token\" is not declared"), "{refused:?}");
+}
+
 #[test]
 fn single_keys_and_lists_are_changed() {
     let scene = Scene::start();

@@ -110,6 +110,55 @@ fn what_is_committed_together_is_one_revision() {
 }
 
 #[test]
+fn units_are_in_the_history() {
+    let scene = Scene::start();
+    let service = scene.service(&[]);
+    let mut counting = per_user("tokens", 1);
+    counting["unit"] = json!("tokens");
+    counting["postpaid"] = json!(true);
+    counting["when"] = json!({"model": {"not": ["gpt-*"]}});
+    done(&service, "PUT", "/v1/ruleset", &json!({"units": ["usd", "tokens"], "rules": [counting]}));
+    let first = exported(&service);
+    assert_eq!(first["units"], json!(["tokens", "usd"]));
+    assert_eq!(service.get("/v1/rules").json()["units"], json!(["tokens", "usd"]));
+    scene.database.sql("DELETE FROM rate_limit_units WHERE name = 'usd'").unwrap();
+    done(&service, "PUT", "/v1/ruleset", &json!({"units": ["words"]}));
+    let named = |query: &str| -> Vec<(u64, String, (bool, bool))> {
+        let told = told(&entries(&service, query)).into_iter();
+        let mut named: Vec<_> = told.map(|(revision, _, name, is)| (revision, name, is)).collect();
+        named.sort();
+        named
+    };
+    let (new, gone) = ((false, true), (true, false));
+    let expected = [
+        (1, "rule tokens", new),
+        (1, "unit tokens", new),
+        (1, "unit usd", new),
+        (2, "unit usd", gone),
+        (3, "rule tokens", gone),
+        (3, "unit tokens", gone),
+        (3, "unit words", new),
+    ];
+    assert_eq!(named(""), expected.map(|(revision, name, is)| (revision, name.to_owned(), is)));
+    assert_eq!(named("?about=usd").len(), 2);
+    let entry = &entries(&service, "?about=words")[0];
+    assert_eq!((&entry["before"], &entry["after"]), (&Value::Null, &json!({"name": "words"})));
+
+    // A unit that a rule counts is not deleted before the rule.
+    let reply = revert(&service, 1);
+    assert_eq!(reply.status, 200, "{reply:?}");
+    assert_eq!(exported(&service), first);
+    let refused = send(&service, "PUT", "/v1/ruleset", &json!({"units": ["usd"], "rules": first["rules"]}));
+    assert_eq!(refused.status, 422, "{refused:?}");
+    assert!(refused.body.contains("unit \\\"tokens\\\" is not declared"), "{refused:?}");
+    let refused =
+        scene.database.sql("DELETE FROM rate_limit_units WHERE name = 'tokens'").unwrap_err().to_string();
+    assert!(refused.contains("(name)=(tokens) is still referenced"), "{refused}");
+    assert_eq!(revert(&service, 0).status, 200);
+    assert_eq!(exported(&service), json!({"rules": [], "overrides": [], "allow": {}, "block": {}}));
+}
+
+#[test]
 fn history_has_pages() {
     let scene = Scene::start();
     let service = scene.service(&[]);

@@ -6,6 +6,7 @@ use trypema::rules::Rule;
 
 use crate::cli::confirm::{Confirmation, print_done, print_unchanged};
 use crate::cli::service::{AdminService, Call, percent_encode};
+use crate::rules::change::canonical_rule;
 
 /// A field and its new value, as in `limit=20`.
 #[derive(Debug, Clone)]
@@ -73,7 +74,7 @@ fn changed(rule: &Value, assignments: &[Assignment]) -> Result<Value, String> {
 fn normalised(rule: Value) -> Result<Value, String> {
     let rule: Rule =
         serde_json::from_value(rule).map_err(|error| format!("the rule would be invalid: {error}"))?;
-    serde_json::to_value(rule).map_err(|error| error.to_string())
+    serde_json::to_value(canonical_rule(rule)).map_err(|error| error.to_string())
 }
 
 impl Assignment {
@@ -127,6 +128,7 @@ mod tests {
         assert_eq!((&rule["action"], &rule["endpoints"]), (&json!("log_only"), &json!(["/search"])));
         assert_ne!(rule["priority"], json!(3));
         assert_eq!(set(&["strategy.fixed_window.limit=20"]), set(&["limit=20"]));
+        assert_eq!(set(&["unit=requests", "postpaid=false", "when="]), set(&[]));
         let other = set(&["strategy={\"token_bucket\": {\"limit\": 2, \"window\": \"1s\"}}"]).unwrap();
         assert_eq!(other["strategy"], json!({"token_bucket": {"limit": 2, "window": "1s"}}));
     }

@@ -50,6 +50,9 @@ pub(super) struct RulesResponse<'a> {
     /// The revision of the rules, if they are stored in a database.
     #[serde(skip_serializing_if = "Option::is_none")]
     revision: Option<u64>,
+    /// The units that rules count besides `requests`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    units: Vec<&'a str>,
     /// The rules by priority, including disabled ones.
     rules: Vec<&'a Rule>,
 }
@@ -114,8 +117,10 @@ impl AdminApi {
     async fn rules_in_force(&self) -> RouteResult {
         let rules = self.app.rules();
         let revision = self.app.rule_store().map(|rule_store| rule_store.in_force().version.revision);
-        let response =
-            move || json(StatusCode::OK, &RulesResponse { revision, rules: rules.rules().collect() });
+        let response = move || {
+            let (units, rules) = (rules.units().skip(1).collect(), rules.rules().collect());
+            json(StatusCode::OK, &RulesResponse { revision, units, rules })
+        };
         Ok(Worker::Reads.run(response).await?)
     }
 

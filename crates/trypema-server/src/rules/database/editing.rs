@@ -239,7 +239,7 @@ impl StoredRules {
         }
         let mut changes = change::diff(&self.rules, proposed);
         for row in &self.bad_rows {
-            let before = Some(Item::Unreadable(serde_json::from_str(&row.body).unwrap_or_default()));
+            let before = Some(Item::Unreadable(stored::raw(&row.body)));
             match changes.iter_mut().find(|change| change.kind == row.kind && change.name == row.name) {
                 Some(change) => change.before = before,
                 None => {

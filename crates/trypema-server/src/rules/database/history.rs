@@ -9,7 +9,7 @@ use sqlx::postgres::PgRow;
 use thiserror::Error;
 use trypema::rules::Rules;
 
-use super::stored::{item, revision};
+use super::stored::{item, raw, revision};
 use super::{Database, DatabaseError, Purpose, Snapshot, query, with_timeout};
 use crate::rules::change::{Item, ItemKind};
 
@@ -26,8 +26,8 @@ pub(crate) struct HistoryEntry {
     pub(crate) changed_by: String,
     /// The kind of the item.
     pub(crate) kind: ItemKind,
-    /// The name of the item: the id of a rule; the rule and the key of an override; or the list, the
-    /// attribute and the value of an entry.
+    /// The name of the item: the name of a unit; the id of a rule; the rule and the key of an override; or
+    /// the list, the attribute and the value of an entry.
     pub(crate) name: String,
     /// The item before the change; `null` if there was none.
     pub(crate) before: Option<Item>,
@@ -38,7 +38,7 @@ pub(crate) struct HistoryEntry {
 /// The part of the history to return, the latest first.
 #[derive(Debug, Clone)]
 pub(crate) struct Page<'a> {
-    /// Only changes of this rule, or of the list `allow` or `block`.
+    /// Only changes of this rule or unit, or of the list `allow` or `block`.
     pub(crate) about: Option<&'a str>,
     /// Only changes before this position.
     pub(crate) before: Option<u64>,
@@ -89,8 +89,7 @@ fn entry(row: &PgRow) -> Result<HistoryEntry, DatabaseError> {
         ItemKind::of(row.try_get(4)?).ok_or_else(|| sqlx::Error::Decode("unknown kind of change".into()))?;
     let parse_item = |body: Option<&str>| {
         let body = body?;
-        let raw = || Item::Unreadable(serde_json::from_str(body).unwrap_or_default());
-        Some(item(kind, body).unwrap_or_else(|_| raw()))
+        Some(item(kind, body).unwrap_or_else(|_| Item::Unreadable(raw(body))))
     };
     let (before, after) = (parse_item(row.try_get(6)?), parse_item(row.try_get(7)?));
     // Use the name that changes show, not the database's.

@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
-use trypema::rules::{Action, IfMissing, KeyVerdict, OnStoreFailure, Override, Period, Rule, Scope};
+use trypema::rules::{
+    Action, Condition, IfMissing, KeyVerdict, OnStoreFailure, Override, Period, Rule, Scope,
+};
 
 use super::numbers::NumbersRow;
 
@@ -17,11 +20,16 @@ pub(super) struct RuleRow {
     scope: Scope,
     #[serde(flatten)]
     numbers: NumbersRow,
+    unit: Option<String>,
+    // The history has rows from before the columns with a default existed.
+    #[serde(default)]
+    postpaid: bool,
     plan_tiers: Vec<String>,
     endpoints: Vec<String>,
+    #[serde(default)]
+    conditions: BTreeMap<String, Condition>,
     action: Action,
     max_delay_seconds: Option<Seconds>,
-    /// Defaulted, because the history has rows from before this column existed.
     #[serde(default)]
     if_missing: IfMissing,
     on_store_failure: Option<OnStoreFailure>,
@@ -29,6 +37,11 @@ pub(super) struct RuleRow {
     enabled: bool,
     candidate_for: Option<String>,
     share: Option<f64>,
+    /// A number out of range. An older server reads it, and so refuses a row with conditions, a unit or
+    /// `postpaid`, which it would ignore.
+    #[serde(default, skip_serializing)]
+    #[expect(dead_code, reason = "this server skips the column")]
+    refused_by_older_servers: IgnoredAny,
 }
 
 /// A row of `rate_limit_overrides`.
@@ -39,6 +52,12 @@ pub(super) struct OverrideRow {
     verdict: Option<KeyVerdict>,
     #[serde(flatten)]
     numbers: NumbersRow,
+}
+
+/// A row of `rate_limit_units`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct UnitRow {
+    pub(super) name: String,
 }
 
 /// A row of `rate_limit_lists`.
@@ -92,8 +111,11 @@ impl From<&Rule> for RuleRow {
             key_pattern: rule.key_pattern,
             scope: rule.scope,
             numbers: NumbersRow::from(&rule.strategy),
+            unit: rule.unit,
+            postpaid: rule.postpaid,
             plan_tiers: rule.plan_tiers,
             endpoints: rule.endpoints,
+            conditions: rule.when,
             action: rule.action,
             max_delay_seconds: rule.max_delay.map(Seconds::from),
             if_missing: rule.if_missing,
@@ -102,6 +124,7 @@ impl From<&Rule> for RuleRow {
             enabled: rule.enabled,
             candidate_for: rule.candidate_for,
             share: rule.share,
+            refused_by_older_servers: IgnoredAny,
         }
     }
 }
@@ -114,8 +137,11 @@ impl RuleRow {
             name: self.name,
             scope: self.scope,
             key_pattern: self.key_pattern,
+            unit: self.unit,
+            postpaid: self.postpaid,
             plan_tiers: self.plan_tiers,
             endpoints: self.endpoints,
+            when: self.conditions,
             action: self.action,
             max_delay: self.max_delay_seconds.map(Seconds::period).transpose()?,
             if_missing: self.if_missing,
@@ -124,9 +150,6 @@ impl RuleRow {
             enabled: self.enabled,
             candidate_for: self.candidate_for,
             share: self.share,
-            unit: None,
-            postpaid: false,
-            when: BTreeMap::new(),
         })
     }
 }

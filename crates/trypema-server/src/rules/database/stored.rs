@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 use sqlx::{PgConnection, Row};
 use thiserror::Error;
 use trypema::rules::{InvalidRules, Rule, RuleSet, Rules};
 
-use super::row::{ListRow, OverrideRow, RuleRow};
+use super::row::{ListRow, OverrideRow, RuleRow, UnitRow};
 use super::{Database, DatabaseError, DatabaseSession, Purpose, query, with_timeout};
-use crate::rules::change::{Item, ItemKind, ItemName, ListEntry};
+use crate::rules::change::{Item, ItemKind, ItemName, ListEntry, Unit};
 
 /// The number of invalid rows that an error lists: nobody repairs more at once.
 const MAX_LISTED: usize = 100;
@@ -24,6 +25,8 @@ const EVERYTHING: &str = "
     SELECT 'override', coalesce(json_agg(json_build_array(revision, json_strip_nulls(to_json(o)))), '[]')::text FROM rate_limit_overrides o
     UNION ALL
     SELECT 'list', coalesce(json_agg(json_build_array(revision, json_strip_nulls(to_json(l)))), '[]')::text FROM rate_limit_lists l
+    UNION ALL
+    SELECT 'unit', coalesce(json_agg(json_build_array(revision, json_strip_nulls(to_json(u)))), '[]')::text FROM rate_limit_units u
     UNION ALL
     SELECT 'state', json_build_array(json_build_array(revision, set_id || ' ' || change_id))::text FROM rate_limit_state";
 
@@ -62,7 +65,7 @@ pub(crate) struct StoredRules {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BadRow {
     pub(crate) kind: ItemKind,
-    /// The id of the rule that the row defines or belongs to, or the name of its list.
+    /// The id of the rule that the row defines or belongs to, or the name of its list or unit.
     pub(crate) name: String,
     pub(crate) reason: String,
     /// The row in JSON, as it was read.
@@ -75,6 +78,7 @@ impl fmt::Display for BadRow {
             ItemKind::Rule => "rule",
             ItemKind::Override => "override of rule",
             ItemKind::List => "list",
+            ItemKind::Unit => "unit",
         };
         write!(f, "{kind} {:?}: {}", self.name, self.reason)
     }
@@ -152,7 +156,7 @@ impl StoredRules {
                 item.add_to(&mut self.rules);
             }
             Err(reason) => {
-                let (name, body) = (name_of(body), body.to_owned());
+                let (name, body) = (name_of(kind, body), body.to_owned());
                 self.bad_rows.push(BadRow { kind, name, reason, body });
             }
         }
@@ -171,14 +175,29 @@ pub(super) fn item(kind: ItemKind, body: &str) -> Result<Item, String> {
             let ListRow { list, attribute, value } = read(body)?;
             Item::ListEntry(ListEntry { list, attribute, value })
         }
+        ItemKind::Unit => Item::Unit(Unit { name: read::<UnitRow>(body)?.name }),
     })
 }
 
 /// Returns a name for a row that cannot be parsed.
-fn name_of(body: &str) -> String {
-    let row: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
-    let name = ["id", "rule_id", "list"].into_iter().find_map(|column| row[column].as_str());
-    name.unwrap_or("(without a name)").to_owned()
+fn name_of(kind: ItemKind, body: &str) -> String {
+    let column = match kind {
+        ItemKind::Rule => "id",
+        ItemKind::Override => "rule_id",
+        ItemKind::List => "list",
+        ItemKind::Unit => "name",
+    };
+    raw(body)[column].as_str().unwrap_or("(without a name)").to_owned()
+}
+
+/// Returns the columns of a row that cannot be parsed, without those that are not JSON to this program
+/// either, such as a number out of range.
+pub(super) fn raw(body: &str) -> Value {
+    let columns: BTreeMap<String, &RawValue> = serde_json::from_str(body).unwrap_or_default();
+    let column = |(name, value): (String, &RawValue)| {
+        serde_json::from_str::<Value>(value.get()).ok().map(|value| (name, value))
+    };
+    columns.into_iter().filter_map(column).collect()
 }
 
 impl Database {

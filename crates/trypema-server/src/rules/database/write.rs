@@ -6,19 +6,20 @@ use std::sync::LazyLock;
 use serde::Serialize;
 use sqlx::{AssertSqlSafe, PgConnection};
 
-use super::row::{ListRow, OverrideRow, RuleRow};
+use super::row::{ListRow, OverrideRow, RuleRow, UnitRow};
 use super::stored::BadRow;
 use super::{DatabaseError, query};
 use crate::rules::change::{Item, ItemKind, StoredChange};
 
 const RULE_COLUMNS: &str = "id, name, key_pattern, scope, algorithm, limit_count, window_seconds, burst_limit, refill_rate, \
      limits, group_ms, hard_limit_factor, temp_window_seconds, temp_threshold, temp_block_seconds, \
-     long_window_seconds, long_threshold, long_block_seconds, while_blocked, plan_tiers, endpoints, action, \
-     max_delay_seconds, if_missing, on_store_failure, priority, enabled, candidate_for, share";
+     long_window_seconds, long_threshold, long_block_seconds, while_blocked, unit, postpaid, plan_tiers, \
+     endpoints, conditions, action, max_delay_seconds, if_missing, on_store_failure, priority, enabled, candidate_for, share";
 const OVERRIDE_COLUMNS: &str = "rule_id, key, verdict, algorithm, limit_count, window_seconds, burst_limit, refill_rate, limits, \
      group_ms, hard_limit_factor, temp_window_seconds, temp_threshold, temp_block_seconds, long_window_seconds, \
      long_threshold, long_block_seconds, while_blocked";
 const LIST_COLUMNS: &str = "list, attribute, value";
+const UNIT_COLUMNS: &str = "name";
 
 /// The statements that write rows of a table. Their parameter is a JSON array of rows.
 struct Statements {
@@ -56,6 +57,8 @@ static OVERRIDES: LazyLock<Statements> =
     LazyLock::new(|| Statements::of("rate_limit_overrides", OVERRIDE_COLUMNS, "rule_id, key"));
 static LISTS: LazyLock<Statements> =
     LazyLock::new(|| Statements::of("rate_limit_lists", LIST_COLUMNS, LIST_COLUMNS));
+static UNITS: LazyLock<Statements> =
+    LazyLock::new(|| Statements::of("rate_limit_units", UNIT_COLUMNS, UNIT_COLUMNS));
 
 /// A row to be written.
 #[derive(Debug, Serialize)]
@@ -64,6 +67,7 @@ enum AnyRow {
     Rule(Box<RuleRow>),
     Override(Box<OverrideRow>),
     List(ListRow),
+    Unit(UnitRow),
 }
 
 impl AnyRow {
@@ -77,6 +81,7 @@ impl AnyRow {
                 attribute: listed.attribute.clone(),
                 value: listed.value.clone(),
             }),
+            Item::Unit(unit) => Self::Unit(UnitRow { name: unit.name.clone() }),
             Item::Unreadable(_) => return None,
         })
     }
@@ -98,8 +103,12 @@ impl Writes {
     pub(super) fn new(changes: &[StoredChange], bad_rows: &[BadRow]) -> Self {
         let mut writes = Self(Vec::new());
         // Rows that reference others are deleted before them, and inserted after them.
-        let kinds: [(ItemKind, &'static Statements); 3] =
-            [(ItemKind::Rule, &RULES), (ItemKind::List, &LISTS), (ItemKind::Override, &OVERRIDES)];
+        let kinds: [(ItemKind, &'static Statements); 4] = [
+            (ItemKind::Unit, &UNITS),
+            (ItemKind::Rule, &RULES),
+            (ItemKind::List, &LISTS),
+            (ItemKind::Override, &OVERRIDES),
+        ];
         for (kind, statements) in kinds.into_iter().rev() {
             let bad: Vec<&str> =
                 bad_rows.iter().filter(|row| row.kind == kind).map(|row| &*row.body).collect();

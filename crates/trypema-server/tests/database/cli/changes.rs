@@ -78,6 +78,33 @@ fn fields_of_a_rule_are_set() {
 }
 
 #[test]
+fn units_and_conditions_are_applied_set_and_exported() {
+    let scene = Scene::start();
+    let service = applied(&scene);
+    let path = file(&service, "units.yaml", &format!("units: [tokens]\n{RULES}"));
+    let shown = told(&service, &["rules", "apply", path.to_str().unwrap(), "--yes"]);
+    assert_eq!(shown, "+ unit tokens\n    name: \"tokens\"\n1 change, revision 2\n");
+    let set = ["rules", "set", "per-user", "unit=tokens", "postpaid=true", "when.model=[\"gpt-*\"]", "--yes"];
+    let shown = told(&service, &set);
+    assert_eq!(
+        shown,
+        "~ rule per-user\n    postpaid: true\n    unit: \"tokens\"\n    when.model: [\"gpt-*\"]\n1 change, revision 3\n"
+    );
+    let exported = file(&service, "exported.yaml", &told(&service, &["rules", "export"]));
+    let again = told(&service, &["rules", "apply", exported.to_str().unwrap()]);
+    assert_eq!(again, "no changes: revision 3 already matches\n");
+    let history = told(&service, &["rules", "history", "--about", "tokens"]);
+    assert!(history.contains("+ unit tokens\n"), "{history}");
+    let reverted = told(&service, &["rules", "revert", "1", "--yes"]);
+    assert_eq!(
+        reverted,
+        "- unit tokens\n~ rule per-user\n    postpaid: true -> not given\n    unit: \"tokens\" -> not given\n    \
+         when.model: [\"gpt-*\"] -> not given\n2 changes, revision 4\n"
+    );
+    assert_eq!(told(&service, &["rules", "set", "per-user", "unit=requests"]), "no changes\n");
+}
+
+#[test]
 fn values_are_listed_and_removed() {
     let scene = Scene::start();
     let service = applied(&scene);

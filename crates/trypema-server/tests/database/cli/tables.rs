@@ -1,10 +1,12 @@
 //! Creating the tables, and the error messages without them.
 
+use serde_json::{Value, json};
 use trypema_testkit::postgres;
 use trypema_testkit::program::FreePort;
 
 use super::ran;
 use crate::harness::Service;
+use crate::scene::{Scene, done};
 
 #[test]
 fn tables_are_made_once() {
@@ -17,7 +19,10 @@ fn tables_are_made_once() {
     let made = ran(&["rules", "migrate", "--database-url", &url]);
     assert_eq!(
         (made.code, made.out.as_str()),
-        (Some(0), "migrations applied: rules, refill_rate, if_missing, explain_numbers\n"),
+        (
+            Some(0),
+            "migrations applied: rules, refill_rate, if_missing, explain_numbers, units_and_conditions\n"
+        ),
         "{made:?}"
     );
     let again = ran(&["rules", "migrate", "--database-url", &url]);
@@ -59,6 +64,130 @@ fn of_overrides_for_one_path_the_one_that_matched_is_kept() {
     assert_eq!(gone, "2", "history tells what went");
     let service = Service::start(&["--database-url", &url]);
     assert_eq!(service.get("/readyz").status, 200);
+}
+
+/// The migrations before units and conditions.
+const BEFORE_UNITS: [&str; 4] = [
+    include_str!("../../../migrations/0001_rules.sql"),
+    include_str!("../../../migrations/0002_refill_rate.sql"),
+    include_str!("../../../migrations/0003_if_missing.sql"),
+    include_str!("../../../migrations/0004_explain_numbers.sql"),
+];
+
+/// Returns a database whose tables were created by the previous version, with some rows.
+fn database_before_units() -> postgres::Server {
+    let database = postgres::Server::start().unwrap();
+    assert_eq!(ran(&["rules", "migrate", "--database-url", &database.url()]).code, Some(0));
+    // The table of migrations has their checksums.
+    let emptied = "
+        CREATE SCHEMA kept;
+        CREATE TABLE kept.migrations AS SELECT * FROM _trypema_migrations WHERE version <= 4;
+        DROP SCHEMA public CASCADE;
+        CREATE SCHEMA public;";
+    let migrated = "CREATE TABLE _trypema_migrations AS TABLE kept.migrations; DROP SCHEMA kept CASCADE;";
+    // The tables belong to the role that migrates.
+    database
+        .sql(&format!(
+            "SET ROLE trypema;\nBEGIN;\n{emptied}\n{}\n{migrated}\nCOMMIT;",
+            BEFORE_UNITS.join("\n")
+        ))
+        .unwrap();
+    let rows = "
+        INSERT INTO rate_limit_rules (id, scope, algorithm, limit_count, window_seconds, if_missing)
+        VALUES ('per-user', 'user', 'fixed_window', 2, 3600, 'deny'), ('all', 'global', 'absolute', 100, 60, 'skip');
+        INSERT INTO rate_limit_overrides (rule_id, key, algorithm, limit_count, window_seconds)
+        VALUES ('per-user', '{\"user\": \"ann\"}', 'fixed_window', 5, 3600);
+        INSERT INTO rate_limit_lists (list, attribute, value) VALUES ('block', 'user', 'eve');
+        UPDATE rate_limit_rules SET limit_count = 3 WHERE id = 'per-user';";
+    database.sql(rows).unwrap();
+    database
+}
+
+#[test]
+fn rows_and_history_of_the_previous_version_are_kept() {
+    let database = database_before_units();
+    let url = database.url();
+    let rows = "SELECT to_jsonb(r) FROM rate_limit_rules r ORDER BY id";
+    let columns = "'{unit,postpaid,conditions,per,zone,starts,refused_by_older_servers}'::text[]";
+    let before = database.sql(rows).unwrap();
+    let early = ran(&["serve", "--listen", "127.0.0.1:0", "--database-url", &url]);
+    assert_eq!(early.code, Some(2), "{early:?}");
+    assert!(early.err.contains("`trypema rules migrate`"), "{early:?}");
+
+    let made = ran(&["rules", "migrate", "--database-url", &url]);
+    assert_eq!(made.out, "migrations applied: units_and_conditions\n", "{made:?}");
+    let after = database.sql(&rows.replace("to_jsonb(r)", &format!("to_jsonb(r) - {columns}"))).unwrap();
+    assert_eq!(after, before);
+    let added = "SELECT DISTINCT unit IS NULL, postpaid, conditions, refused_by_older_servers IS NULL FROM rate_limit_rules";
+    assert_eq!(database.sql(added).unwrap(), "t|f|{}|t");
+    assert_eq!(database.sql("SELECT revision FROM rate_limit_state").unwrap(), "4");
+
+    let service = Service::start(&["--database-url", &url]);
+    let exported = |path: &str| done(&service, "GET", path, &Value::Null);
+    let stored = exported("/v1/ruleset");
+    assert_eq!(stored["rules"].as_array().unwrap().len(), 2);
+    let first = exported("/v1/ruleset?revision=1");
+    assert_eq!(first["rules"][1]["strategy"]["fixed_window"]["limit"], 2);
+    let counting = json!({"units": ["tokens"], "rules": [{"id": "all", "scope": "global", "unit": "tokens",
+        "when": {"model": ["gpt-*"]}, "strategy": {"fixed_window": {"limit": 1, "window": "1h"}}}]});
+    done(&service, "PUT", "/v1/ruleset", &counting);
+    done(&service, "POST", "/v1/ruleset/revert", &json!({"to": 4}));
+    assert_eq!(exported("/v1/ruleset"), stored);
+}
+
+/// After the migration, a server needs no further rights.
+#[test]
+fn roles_get_the_rights_that_they_have_on_lists() {
+    let database = database_before_units();
+    database
+        .sql(
+            "GRANT SELECT, UPDATE ON rate_limit_lists TO pg_monitor WITH GRANT OPTION;
+             GRANT SELECT ON rate_limit_lists TO PUBLIC;",
+        )
+        .unwrap();
+    assert_eq!(ran(&["rules", "migrate", "--database-url", &database.url()]).code, Some(0));
+    let rights = |table: &str| {
+        let rights = format!(
+            "SELECT DISTINCT grantee, privilege_type, is_grantable FROM information_schema.table_privileges
+             WHERE table_name = '{table}' ORDER BY 1, 2"
+        );
+        database.sql(&rights).unwrap()
+    };
+    assert_eq!(rights("rate_limit_units"), rights("rate_limit_lists"));
+    assert!(rights("rate_limit_units").contains("pg_monitor|UPDATE|YES"), "{}", rights("rate_limit_units"));
+}
+
+/// A server of the previous version does not know units and conditions. It would apply such a rule to every
+/// request. It reads all columns, and refuses the row because of one of them.
+#[test]
+fn rows_that_an_older_server_would_misunderstand_are_unreadable_to_it() {
+    let scene = Scene::start();
+    let columns = "id, scope, algorithm, limit_count, window_seconds";
+    let numbers = "'user', 'fixed_window', 1, 1";
+    let rows = format!(
+        "BEGIN;
+         INSERT INTO rate_limit_units (name) VALUES ('tokens');
+         INSERT INTO rate_limit_rules ({columns}) VALUES ('plain', {numbers});
+         INSERT INTO rate_limit_rules ({columns}, unit) VALUES ('unit', {numbers}, 'tokens');
+         INSERT INTO rate_limit_rules ({columns}, postpaid) VALUES ('postpaid', {numbers}, true);
+         INSERT INTO rate_limit_rules ({columns}, conditions) VALUES ('when', {numbers}, '{{\"model\": \"absent\"}}');
+         COMMIT;"
+    );
+    scene.database.sql(&rows).unwrap();
+    let read = |id: &str| {
+        let row = format!("SELECT json_strip_nulls(to_json(r)) FROM rate_limit_rules r WHERE id = '{id}'");
+        serde_json::from_str::<Value>(&scene.database.sql(&row).unwrap()).map_err(|error| error.to_string())
+    };
+    assert_eq!(read("plain").unwrap()["id"], "plain");
+    for id in ["unit", "postpaid", "when"] {
+        let error = read(id).unwrap_err();
+        assert!(error.contains("number out of range"), "{id}: {error}");
+    }
+    let service = scene.service(&[]);
+    assert_eq!(done(&service, "GET", "/v1/rules/when", &Value::Null)["when"], json!({"model": "absent"}));
+    // A statement that changes nothing is not a change.
+    scene.database.sql("UPDATE rate_limit_rules SET conditions = conditions, unit = unit").unwrap();
+    assert_eq!(scene.database.sql("SELECT revision FROM rate_limit_state").unwrap(), "1");
 }
 
 #[test]

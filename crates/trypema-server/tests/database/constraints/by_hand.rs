@@ -15,7 +15,10 @@ pub fn insert(rule: &Rule) -> String {
         ("endpoints", texts(&rule.endpoints)),
         ("priority", rule.priority.to_string()),
         ("enabled", rule.enabled.to_string()),
+        ("postpaid", rule.postpaid.to_string()),
+        ("conditions", text(&serde_json::to_string(&rule.when).unwrap())),
     ];
+    columns.extend(rule.unit.iter().map(|unit| ("unit", text(unit))));
     columns.extend(rule.name.iter().map(|name| ("name", text(name))));
     columns.extend(rule.key_pattern.iter().map(|pattern| ("key_pattern", text(pattern))));
     columns.extend(rule.max_delay.map(|delay| ("max_delay_seconds", seconds(delay))));
@@ -26,6 +29,12 @@ pub fn insert(rule: &Rule) -> String {
     columns.extend(numbers(&rule.strategy));
     let (names, values): (Vec<_>, Vec<_>) = columns.into_iter().unzip();
     format!("INSERT INTO rate_limit_rules ({}) VALUES ({})", names.join(", "), values.join(", "))
+}
+
+/// Returns the statement that declares units.
+pub fn declare(units: &[&str]) -> String {
+    let rows: Vec<String> = units.iter().map(|unit| format!("({})", text(unit))).collect();
+    format!("INSERT INTO rate_limit_units (name) VALUES {}", rows.join(", "))
 }
 
 /// Returns the value of the column, or `None` for the column's default.

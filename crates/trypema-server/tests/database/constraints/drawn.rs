@@ -1,15 +1,18 @@
 //! Random rules: valid ones, and rules with fields at their bounds and beyond.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use trypema::rules::{
-    AbuseNumbers, Action, BucketLimit, BucketNumbers, CounterNumbers, IfMissing, Numbers, OnStoreFailure,
-    Period, Rule, Scope, SuppressedNumbers, TierNumbers, WhileBlocked, WindowNumbers,
+    AbuseNumbers, Action, BucketLimit, BucketNumbers, Condition, CounterNumbers, IfMissing, Numbers,
+    OnStoreFailure, Period, Rule, Scope, SuppressedNumbers, TierNumbers, WhileBlocked, WindowNumbers,
 };
 use trypema_testkit::random::Random;
 
 /// The rule that candidates refer to. It must exist.
 pub const LIVE: &str = "live";
+/// The units that rules refer to. They must be declared.
+pub const UNITS: [&str; 2] = ["tokens", "usd_micros"];
 
 /// Integers at the bounds of some check, and their neighbours, up to the maximum of a column.
 const COUNTS: [u64; 15] = [
@@ -76,7 +79,7 @@ const FRACTIONS: [f64; 22] = [
 
 type Mutation = fn(&mut Rule, &mut Random);
 /// Each mutation sets one field to a bound or beyond it.
-const MUTATIONS: [Mutation; 13] = [
+const MUTATIONS: [Mutation; 16] = [
     |rule, random| rule.id = one_of(random, &ids()),
     |rule, random| rule.name = Some(one_of(random, &texts())),
     |rule, random| rule.key_pattern = Some(one_of(random, &patterns())),
@@ -92,6 +95,9 @@ const MUTATIONS: [Mutation; 13] = [
     |rule, random| rule.share = Some(random.pick(&FRACTIONS)),
     |rule, random| rule.strategy = odd_numbers(random),
     |rule, random| rule.strategy = bucket_of_any(random),
+    |rule, random| rule.unit = Some(one_of(random, &ids())),
+    |rule, _| rule.postpaid = true,
+    |rule, random| rule.when = odd_conditions(random),
 ];
 
 /// Returns a rule with up to three fields at their bounds or beyond. Half of the rules are valid or nearly
@@ -116,12 +122,16 @@ pub fn valid(random: &mut Random) -> Rule {
         Some("é{a.b-c_d}{a.b-c_d}"),
     ]);
     let scope = random.pick(&[Scope::Tenant, Scope::User, Scope::Ip, Scope::Endpoint]);
+    let strategy = numbers(random);
     Rule {
         id: format!("rule-{}", random.below(1_000)),
         name: random.once_in(2).then(|| "O'Neil's \"limit\" \\ $1 ☂".to_owned()),
         scope,
         key_pattern: pattern.map(str::to_owned),
-        strategy: numbers(random),
+        unit: random.pick(&[None, Some(UNITS[0]), Some(UNITS[1])]).map(str::to_owned),
+        postpaid: random.once_in(3) && !matches!(strategy, Numbers::Abuse(_)),
+        when: conditions(random),
+        strategy,
         plan_tiers: (0..random.below(3)).map(|plan| format!("plan {plan}, {{x}}")).collect(),
         endpoints: (0..random.below(3)).map(|_| random.pick(&ENDPOINTS).to_owned()).collect(),
         action,
@@ -140,6 +150,47 @@ pub fn valid(random: &mut Random) -> Rule {
         candidate_for,
     }
 }
+
+/// Returns conditions on attributes that are in no key.
+fn conditions(random: &mut Random) -> BTreeMap<String, Condition> {
+    let attributes = ["model", "region", "batch_id", "A.b_c-9"].into_iter().take(random.below(5) as usize);
+    let conditions = attributes.map(|attribute| {
+        let values = (0..random.between(1, 3)).map(|_| random.pick(&VALUES).to_owned()).collect();
+        let condition = match random.below(4) {
+            0 => Condition::Absent,
+            1 => Condition::NoneOf(values),
+            _ => Condition::OneOf(values),
+        };
+        (attribute.to_owned(), condition)
+    });
+    conditions.collect()
+}
+
+/// Returns a condition at the bounds, or beyond them.
+fn odd_conditions(random: &mut Random) -> BTreeMap<String, Condition> {
+    let mut attributes: Vec<String> =
+        ["user", "api_key", "ip", "plan", "method", "endpoint", "model", "model", "a.b-c_d"]
+            .map(str::to_owned)
+            .into();
+    attributes.extend(ids());
+    let mut values: Vec<String> = ["*", "**", "*a", "absent", "not"].map(str::to_owned).into();
+    values.extend(texts());
+    let count = random.pick(&[0, 1, 1, 1, 2, 256, 257]);
+    let chosen: Vec<String> = (0..count)
+        .map(|_| if count < 3 { one_of(random, &values) } else { random.pick(&VALUES).to_owned() })
+        .collect();
+    let condition = random.pick(&[Condition::OneOf, Condition::NoneOf]);
+    let condition = if random.once_in(4) { Condition::Absent } else { condition(chosen) };
+    let mut conditions = BTreeMap::from([(one_of(random, &attributes), condition)]);
+    if random.once_in(8) {
+        let more = random.between(30, 33);
+        conditions.extend((0..more).map(|number| (format!("attribute-{number}"), Condition::Absent)));
+    }
+    conditions
+}
+
+/// Values that every condition may have.
+const VALUES: [&str; 8] = ["gpt-5", "claude-*", "*é*", "O'Neil", "\"\\ {}", "null", " ", "\u{a0}☂"];
 
 /// Returns a bucket whose refill time exceeds the exact range by a ten-thousand-millionth of a microsecond.
 pub fn hardly_inexact() -> Rule {

@@ -22,6 +22,7 @@ const PATH: [&str; 20] = [
 ];
 const PATTERN: [&str; 9] = ["{", "}", "{user}", "{ip}", "a", "é", "\n", ".", " "];
 const ID: [&str; 10] = ["a", "Z", "9", "_", "-", ".", "é", " ", "\n", "/"];
+const VALUE: [&str; 9] = ["*", "*", "*", "a", "é", " ", "\n", "\u{1}", "\u{85}"];
 /// Valid networks, and fragments that are inserted into them.
 const NETWORKS: [&str; 10] = [
     "1.2.3.4",
@@ -58,9 +59,9 @@ const SAME: [&str; 16] = [
 
 /// Returns a rule set with one unusual text in it.
 pub fn draw(random: &mut Random) -> Spelled {
-    match random.below(6) {
-        0 => in_rule("id", &joined(random, &ID)),
-        1 => in_rule("key_pattern", &joined(random, &PATTERN)),
+    match random.below(9) {
+        0 => in_rule("id", &json!(joined(random, &ID))),
+        1 => in_rule("key_pattern", &json!(joined(random, &PATTERN))),
         2 => {
             let value = network(random);
             let rules = json!({"block": {"ip": [value]}});
@@ -81,10 +82,28 @@ pub fn draw(random: &mut Random) -> Spelled {
             let other = if random.once_in(2) { joined(random, &PATH) } else { format!("/{one}/") };
             overrides("per-endpoint", "endpoint", [&one, &other])
         }
+        5 => {
+            let unit = joined(random, &ID);
+            stored(json!({"units": [unit]}), super::by_hand::declare(&[&unit]))
+        }
+        6 => {
+            let condition = random.pick(&["absent", "list", "not"]);
+            let condition = match condition {
+                "absent" => json!("absent"),
+                "list" => json!(["a"]),
+                _ => json!({"not": ["a"]}),
+            };
+            in_rule("when", &json!({joined(random, &ID): condition}))
+        }
+        7 => {
+            let value = joined(random, &VALUE);
+            let condition = if random.once_in(2) { json!([value]) } else { json!({"not": ["a", value]}) };
+            in_rule("when", &json!({random.pick(&["user", "model"]): condition}))
+        }
         _ => {
             let endpoint = joined(random, &ENDPOINT);
             let start = random.pick(&["/", "/", "GET /", ""]);
-            in_rule("endpoints", &format!("{start}{endpoint}"))
+            in_rule("endpoints", &json!([format!("{start}{endpoint}")]))
         }
     }
 }
@@ -112,10 +131,10 @@ fn network(random: &mut Random) -> String {
     format!("{}{}{}", &network[..start], random.pick(&PUT_IN), &network[end..])
 }
 
-/// Returns a rule with this text in this field.
-fn in_rule(field: &str, value: &str) -> Spelled {
+/// Returns a rule with this value in this field.
+fn in_rule(field: &str, value: &Value) -> Spelled {
     let mut rule = per_user("odd", 1);
-    rule[field] = if field == "endpoints" { json!([value]) } else { json!(value) };
+    rule[field] = value.clone();
     let statement = super::by_hand::insert(&serde_json::from_value(rule.clone()).unwrap());
     stored(json!({"rules": [rule]}), statement)
 }

@@ -3,15 +3,31 @@
 
 /// Returns each statement with a part of its expected error, or with `fine`.
 pub fn all() -> Vec<(String, &'static str)> {
-    let given = [overrides(), rules(), limits(), lists()].concat();
+    let given = [overrides(), rules(), calendars(), conditions(), units(), limits(), lists()].concat();
     let whole = WHOLE.map(|(statement, reason)| (statement.to_owned(), reason));
     given.into_iter().chain(whole).collect()
 }
 
-const WHOLE: [(&str, &str); 9] = [
+const WHOLE: [(&str, &str); 14] = [
     ("TRUNCATE rate_limit_rules CASCADE", "use DELETE"),
     ("TRUNCATE rate_limit_overrides", "use DELETE"),
     ("TRUNCATE rate_limit_lists", "use DELETE"),
+    ("TRUNCATE rate_limit_units CASCADE", "use DELETE"),
+    // Within a transaction one unit can take the place of another, and rules can come before their units.
+    (
+        "WITH unit AS (INSERT INTO rate_limit_units (name) VALUES ('words')) UPDATE rate_limit_rules SET unit = 'words'",
+        "fine",
+    ),
+    (
+        "WITH gone AS (DELETE FROM rate_limit_units) INSERT INTO rate_limit_units (name) \
+         SELECT 'unit-' || number FROM generate_series(1, 15) number",
+        "fine",
+    ),
+    (
+        "INSERT INTO rate_limit_units (name) SELECT 'unit-' || number FROM generate_series(1, 15) number",
+        "16 units: at most 15 are allowed",
+    ),
+    ("UPDATE rate_limit_rules SET unit = 'token' WHERE id = 'all'", "rate_limit_rules_unit_fkey"),
     ("DELETE FROM rate_limit_rules WHERE id = 'per-user'", "foreign key"),
     ("DELETE FROM rate_limit_rules WHERE id IN ('per-user', 'candidate')", "fine"),
     // Within a transaction the order does not matter.
@@ -121,6 +137,132 @@ fn rules() -> Vec<(String, &'static str)> {
     ]
     .map(|(values, reason)| (format!("UPDATE rate_limit_rules SET {values} WHERE id = 'all'"), reason))
     .into()
+}
+
+fn calendars() -> Vec<(String, &'static str)> {
+    let zone = "but it needs an IANA name such as Europe/Berlin";
+    let given = [
+        ("'month', NULL, NULL, NULL", "fine"),
+        ("'month', 'Europe/Berlin', '28', NULL", "fine"),
+        ("'month', 'America/Argentina/ComodRivadavia', '1', NULL", "fine"),
+        ("'week', 'Etc/GMT+12', 'sunday', NULL", "fine"),
+        ("'day', 'UTC', '23:59', NULL", "fine"),
+        ("'year', NULL, NULL, NULL", "per is year, but it needs day, week or month"),
+        ("'day', '', NULL, NULL", zone),
+        ("'day', 'Europe/', NULL, NULL", "zone is Europe/, but it needs an IANA name such as Europe/Berlin"),
+        ("'day', 'Europe Berlin', NULL, NULL", "zone is Europe Berlin, but it needs an IANA name"),
+        ("'day', repeat('x', 65), NULL, NULL", zone),
+        ("'month', NULL, '0', NULL", "starts is 0, but per month needs a day from 1 to 28"),
+        ("'month', NULL, '29', NULL", "starts is 29, but per month needs a day from 1 to 28"),
+        ("'month', NULL, 'monday', NULL", "starts is monday, but per month needs a day from 1 to 28"),
+        ("'week', NULL, 'Monday', NULL", "starts is Monday, but per week needs a weekday such as monday"),
+        ("'day', NULL, '24:00', NULL", "starts is 24:00, but per day needs a time from 00:00 to 23:59"),
+        ("'day', NULL, '6:00', NULL", "starts is 6:00, but per day needs a time from 00:00 to 23:59"),
+        ("'day', NULL, NULL, 60", "window_seconds is 60.000000, but per is given, so it must be NULL"),
+        (
+            "NULL, NULL, NULL, NULL",
+            "window_seconds is NULL, but fixed_window needs more than 0 and at most 31622400, or per",
+        ),
+        ("NULL, 'UTC', NULL, 60", "zone is UTC, but per is NULL"),
+        ("NULL, NULL, '1', 60", "starts is 1, but per is NULL"),
+    ];
+    let columns = "per, zone, starts, window_seconds";
+    let in_rule = given.map(|(values, reason)| {
+        (format!("UPDATE rate_limit_rules SET ({columns}) = ROW ({values}) WHERE id = 'all'"), reason)
+    });
+    let in_override = given.map(|(values, reason)| {
+        let numbers = format!(r#"'per-user', '{{"user": "a"}}', 'fixed_window', 1, {values}"#);
+        let columns = format!("rule_id, key, algorithm, limit_count, {columns}");
+        (format!("INSERT INTO rate_limit_overrides ({columns}) VALUES ({numbers})"), reason)
+    });
+    let other = (
+        "UPDATE rate_limit_rules SET algorithm = 'sliding_window', per = 'day' WHERE id = 'all'".to_owned(),
+        "rule \"all\": per is day, but only fixed_window has it",
+    );
+    in_rule.into_iter().chain(in_override).chain([other]).collect()
+}
+
+/// Conditions of the rule `per-user`, whose key has the attribute `user`.
+fn conditions() -> Vec<(String, &'static str)> {
+    let shape = r#"but it needs a list of values, {"not": [...]} or "absent""#;
+    [
+        ("'{}'", "fine"),
+        (r#"'{"model": ["gpt-5", "*"], "region": {"not": ["eu"]}, "batch_id": "absent"}'"#, "fine"),
+        (r#"'{"user": ["*"]}'"#, "fine"),
+        (r#"'{"user": {"not": ["ann*"]}}'"#, "fine"),
+        ("NULL", "null value"),
+        ("'[]'", "conditions is [], but it needs an object"),
+        ("'null'", "conditions is null, but it needs an object"),
+        (r#"'"absent"'"#, "conditions is \"absent\", but it needs an object"),
+        (
+            "(SELECT jsonb_object_agg('a' || number, 'absent') FROM generate_series(1, 33) number)",
+            "conditions has 33 attributes, but a request has at most 32",
+        ),
+        (r#"'{"us er": ["a"]}'"#, r#"conditions."us er" is ["a"], but an attribute needs 1 to 64 letters"#),
+        (r#"'{"": "absent"}'"#, r#"conditions."" is "absent", but an attribute needs 1 to 64 letters"#),
+        (r#"'{"endpoint": ["/"]}'"#, r#"conditions.endpoint is ["/"], but the column endpoints selects paths"#),
+        (r#"'{"method": ["GET"]}'"#, r#"conditions.method is ["GET"], but the column endpoints selects methods"#),
+        (r#"'{"plan": "absent"}'"#, r#"conditions.plan is "absent", but the column plan_tiers selects plans"#),
+        (r#"'{"ip": ["::1"]}'"#, r#"conditions.ip is ["::1"], but conditions compare text"#),
+        (r#"'{"user": "absent"}'"#, r#"conditions.user is "absent", but this can never hold"#),
+        (r#"'{"user": {"not": ["a", "*"]}}'"#, r#"conditions.user.not[1] is "*", but this can never hold"#),
+        (r#"'{"model": {"not": ["**"]}}'"#, r#"conditions.model.not[0] is "**", but this holds only if the"#),
+        (r#"'{"model": "gpt-5"}'"#, r#"conditions.model is "gpt-5", but it needs a list of values"#),
+        (r#"'{"model": null}'"#, r#"conditions.model is null, but it needs a list of values"#),
+        (r#"'{"model": {}}'"#, shape),
+        (r#"'{"model": {"not": "a"}}'"#, shape),
+        (r#"'{"model": {"not": ["a"], "or": ["b"]}}'"#, shape),
+        (r#"'{"model": []}'"#, "conditions.model has 0 values, but it needs 1 to 256"),
+        (r#"'{"model": {"not": []}}'"#, "conditions.model.not has 0 values, but it needs 1 to 256"),
+        (
+            "(SELECT jsonb_build_object('model', jsonb_agg('m' || number)) FROM generate_series(1, 257) number)",
+            "conditions.model has 257 values, but it needs 1 to 256",
+        ),
+        (r#"'{"model": ["a", ""]}'"#, r#"conditions.model[1] is "", but it needs 1 to 255 characters"#),
+        (r#"'{"model": [7]}'"#, "conditions.model[0] is 7, but it needs 1 to 255 characters"),
+        (r#"'{"model": ["a\n"]}'"#, r#"conditions.model[0] is "a\n", but it needs 1 to 255 characters"#),
+        (
+            "jsonb_build_object('model', jsonb_build_array(repeat('☂', 256)))",
+            "but it needs 1 to 255 characters",
+        ),
+        (
+            r#"'{"ip": ["a"], "model": []}'"#,
+            "conditions compare text, and an address has many spellings: use rate_limit_lists; conditions.model has 0",
+        ),
+    ]
+    .map(|(value, reason)| {
+        (format!("UPDATE rate_limit_rules SET conditions = {value} WHERE id = 'per-user'"), reason)
+    })
+    .into()
+}
+
+fn units() -> Vec<(String, &'static str)> {
+    let declared = [
+        ("'Words.per_day-9'", "fine"),
+        ("repeat('x', 64)", "fine"),
+        ("'requests'", "unit \"requests\" always exists: leave it out"),
+        ("''", "unit \"\" is not 1 to 64 letters, digits, _, - and ."),
+        ("'us d'", "unit \"us d\" is not 1 to 64 letters, digits, _, - and ."),
+        ("E'a\\n'", "unit \"a\\n\" is not 1 to 64 letters, digits, _, - and ."),
+        ("repeat('x', 65)", "is not 1 to 64 letters, digits, _, - and ."),
+        ("'tokens'", "rate_limit_units_pkey"),
+        ("NULL", "null value"),
+    ]
+    .map(|(value, reason)| (format!("INSERT INTO rate_limit_units (name) VALUES ({value})"), reason));
+    let counted = [
+        ("unit = 'tokens'", "fine"),
+        ("unit = 'tokens', postpaid = true", "fine"),
+        ("unit = 'requests'", "rule \"all\": unit is requests, but requests are counted if it is NULL"),
+        ("postpaid = NULL", "null value"),
+        (
+            "algorithm = 'abuse', limit_count = NULL, window_seconds = NULL, temp_window_seconds = 1, temp_threshold = 1, \
+             temp_block_seconds = 1, long_window_seconds = 1, long_threshold = 1, long_block_seconds = 1, postpaid = true",
+            "rule \"all\": postpaid is true, but abuse counts attempts, which have no later cost",
+        ),
+        ("refused_by_older_servers = 1", "can only be updated to DEFAULT"),
+    ]
+    .map(|(values, reason)| (format!("UPDATE rate_limit_rules SET {values} WHERE id = 'all'"), reason));
+    declared.into_iter().chain(counted).collect()
 }
 
 fn limits() -> Vec<(String, &'static str)> {

@@ -56,6 +56,25 @@ fn an_entry_has_a_format_and_is_read_with_it_and_without() {
     starts_from_cache();
 }
 
+/// Only rules with properties that an older server does not know are in the newer format.
+#[test]
+fn rules_with_conditions_are_kept_in_the_newer_format() {
+    let (scene, redis) = (Scene::start(), redis::Server::start().unwrap());
+    let (address, url) = (scene.database.url(), redis.url());
+    let service = Service::start(&flags(&address, &url));
+    let mut rule = per_user("per-user", 10);
+    rule["when"] = json!({"model": ["gpt-*"]});
+    done(&service, "POST", "/v1/rules", &rule);
+    wait_for(&redis, "revision", "1");
+    assert_eq!(field(&redis, "format"), "2");
+    let started = Service::start(&flags(AWAY, &url));
+    assert_eq!(ready(&started)["rules_from"], "cache");
+    assert_eq!(started.get("/v1/rules").json()["rules"][0]["when"], rule["when"]);
+    done(&service, "PUT", "/v1/rules/per-user", &per_user("per-user", 10));
+    wait_for(&redis, "revision", "2");
+    assert_eq!(field(&redis, "format"), "1");
+}
+
 #[test]
 fn an_entry_of_a_newer_format_is_ignored_and_stays_until_the_rules_change() {
     let (scene, redis) = (Scene::start(), redis::Server::start().unwrap());
@@ -63,15 +82,15 @@ fn an_entry_of_a_newer_format_is_ignored_and_stays_until_the_rules_change() {
     let service = Service::start(&flags(&address, &url));
     done(&service, "POST", "/v1/rules", &per_user("per-user", 10));
     wait_for(&redis, "revision", "1");
-    redis.control().unwrap().command(&["HSET", KEY, "format", "2", "rules", "of the future"]).unwrap();
-    wait_until("the newer format to be told", || service.program.log().contains("format \"2\"")).unwrap();
+    redis.control().unwrap().command(&["HSET", KEY, "format", "3", "rules", "of the future"]).unwrap();
+    wait_until("the newer format to be told", || service.program.log().contains("format \"3\"")).unwrap();
     // A server that has just started keeps the newer entry, too.
     let second = Service::start(&flags(&address, &url));
-    wait_until("the second to tell", || second.program.log().contains("format \"2\"")).unwrap();
-    assert_eq!((field(&redis, "rules"), field(&redis, "format")), ("of the future".into(), "2".into()));
+    wait_until("the second to tell", || second.program.log().contains("format \"3\"")).unwrap();
+    assert_eq!((field(&redis, "rules"), field(&redis, "format")), ("of the future".into(), "3".into()));
     let (code, log) = refused_start(&flags(AWAY, &url));
     assert_eq!(code, Some(1), "{log}");
-    assert!(log.contains("format \"2\"") && log.contains("the database"), "{log}");
+    assert!(log.contains("format \"3\"") && log.contains("the database"), "{log}");
     done(&service, "PUT", "/v1/rules/per-user", &per_user("per-user", 3));
     wait_for(&redis, "revision", "2");
     assert_eq!(field(&redis, "format"), "1");

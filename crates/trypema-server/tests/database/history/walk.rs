@@ -25,6 +25,8 @@ fn every_revision_can_be_gone_back_to() {
     let service = scene.service(&[]);
     let mut random = Random::seeded(11);
     let mut known = BTreeMap::from([(0, exported(&service))]);
+    done(&service, "PUT", "/v1/ruleset", &json!({"units": drawn::UNITS}));
+    note(&service, &mut known);
     for _ in 0..EDITS {
         if random.once_in(4) {
             // The database refuses a statement that would leave an override or a candidate without its rule.
@@ -103,7 +105,9 @@ fn set(random: &mut Random) -> Value {
         let numbers = json!({"rule": rule.id, "key": {"user": "ann"}, "strategy": rule.strategy});
         overrides.extend(random.once_in(2).then_some(numbers));
     }
-    json!({"rules": rules, "overrides": overrides, "allow": {"ip": ["10.0.0.0/8"]}})
+    let more = random.pick(&[None, Some("words")]);
+    let units: Vec<&str> = drawn::UNITS.into_iter().chain(more).collect();
+    json!({"units": units, "rules": rules, "overrides": overrides, "allow": {"ip": ["10.0.0.0/8"]}})
 }
 
 /// Returns a transaction of several statements.
@@ -111,11 +115,14 @@ fn by_hand(random: &mut Random) -> String {
     let mut script = "BEGIN;\n".to_owned();
     for _ in 0..random.between(1, 3) {
         let id = random.pick(&IDS);
-        script += &match random.below(5) {
+        script += &match random.below(8) {
             0 => format!("UPDATE rate_limit_rules SET priority = priority + 1 WHERE id <> '{id}';\n"),
             1 => format!("DELETE FROM rate_limit_rules WHERE id = '{id}';\n"),
             2 => format!("UPDATE rate_limit_rules SET id = 'z' WHERE id = '{id}';\nUPDATE rate_limit_rules SET id = '{id}' WHERE id = 'z';\n"),
-            3 => format!("INSERT INTO rate_limit_lists (list, attribute, value) VALUES ('block', 'user', '{}');\n", random.below(1_000)),
+            3 => "UPDATE rate_limit_rules SET unit = 'tokens', conditions = conditions || '{\"model\": [\"gpt-*\"]}';\n".to_owned(),
+            4 => format!("INSERT INTO rate_limit_units (name) VALUES ('unit-{}');\n", random.below(1_000)),
+            5 => format!("DELETE FROM rate_limit_units WHERE name <> '{}';\n", random.pick(&drawn::UNITS)),
+            6 => format!("INSERT INTO rate_limit_lists (list, attribute, value) VALUES ('block', 'user', '{}');\n", random.below(1_000)),
             _ => "UPDATE rate_limit_overrides SET verdict = CASE verdict WHEN 'allow' THEN 'block' ELSE 'allow' END WHERE verdict IS NOT NULL;\n".to_owned(),
         };
     }

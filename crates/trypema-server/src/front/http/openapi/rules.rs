@@ -59,7 +59,7 @@ pub(super) fn paths(read: &mut SchemaGenerator, written: &mut SchemaGenerator) -
         },
         "/v1/ruleset/history": {"get": operation("The history of changes, the latest first", json!({
             "parameters": [
-                parameter("about", "Only changes of this rule, or of the list `allow` or `block`.", &json!({"type": "string"})),
+                parameter("about", "Only changes of this rule or unit, or of the list `allow` or `block`.", &json!({"type": "string"})),
                 parameter("before", "Only entries before this id.", &json!({"type": "integer", "minimum": 0})),
                 parameter("limit", "The maximum number of entries.", &json!({"type": "integer", "minimum": 1, "maximum": 1000})),
             ],

@@ -1,7 +1,5 @@
 //! `/v1/ruleset`: the whole stored rule set, and its history.
 
-use std::collections::BTreeMap;
-
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
@@ -221,9 +219,6 @@ fn promote_candidate(stored: &StoredRules, id: &str) -> Result<Rules, ApiError> 
         enabled: live.enabled,
         candidate_for: None,
         share: None,
-        unit: None,
-        postpaid: false,
-        when: BTreeMap::new(),
         ..candidate.clone()
     };
     let mut rules = stored.rules.clone();

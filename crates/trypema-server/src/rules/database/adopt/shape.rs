@@ -38,7 +38,7 @@ enum Presence {
 }
 
 /// Columns that `trypema rules migrate` adds. An existing column of such a name has another meaning.
-const ADDED: [&str; 16] = [
+const ADDED: [&str; 23] = [
     "limits",
     "group_ms",
     "hard_limit_factor",
@@ -54,6 +54,13 @@ const ADDED: [&str; 16] = [
     "if_missing",
     "candidate_for",
     "share",
+    "unit",
+    "postpaid",
+    "conditions",
+    "per",
+    "zone",
+    "starts",
+    "refused_by_older_servers",
     "revision",
 ];
 
