@@ -58,7 +58,8 @@ fn text(value: &Value) -> Option<String> {
 }
 
 fn outcome(told: &Value) -> RuleOutcome {
-    let listed = text(&told["listed_by"]).map(|by| format!("{by}={}", told["listed_entry"].as_str().unwrap()));
+    let listed =
+        text(&told["listed_by"]).map(|by| format!("{by}={}", told["listed_entry"].as_str().unwrap()));
     let by = || text(&told["decided_by"]).unwrap();
     let wait = told["retry_after_ms"].as_u64().map(Duration::from_millis);
     assert_eq!(told["allowed"], told["outcome"] == "allowed", "{told}");
