@@ -9,7 +9,7 @@ mod walk;
 use std::collections::BTreeMap;
 
 use trypema::clock::Timestamp;
-use trypema::rules::{Numbers, Rule, Rules};
+use trypema::rules::{Numbers, Rule, Rules, Scope};
 
 use crate::rule_trace::{CheckBody, RuleAnswer, RuleOutcome, RuleSubject, SetBody};
 
@@ -26,11 +26,18 @@ pub struct RuleModel {
 }
 
 impl RuleModel {
-    /// Creates a model that has counted nothing. Returns `None` if the model does not know something that the
-    /// rules have: another strategy, candidates, or addresses.
+    /// Creates a model that has counted nothing. Returns `None` if the rules have something that the model does
+    /// not know: another strategy, candidates, addresses, or endpoints with methods or with `*` as a segment.
     pub fn new(rules: &Rules) -> Option<Self> {
+        let is_plain = |endpoint: &String| {
+            endpoint.starts_with('/') && !endpoint.strip_suffix("/**").unwrap_or(endpoint).contains('*')
+        };
         let is_known = |rule: &Rule| {
-            matches!(rule.strategy, Numbers::FixedWindow(_)) && rule.candidate_for.is_none() && !rule.postpaid
+            matches!(rule.strategy, Numbers::FixedWindow(_))
+                && !matches!(rule.scope, Scope::Ip | Scope::Endpoint)
+                && rule.endpoints.iter().all(is_plain)
+                && rule.candidate_for.is_none()
+                && !rule.postpaid
         };
         let has_addresses = [&rules.allow, &rules.block].iter().any(|list| list.contains_key("ip"));
         let is_known = rules.rules.iter().all(is_known) && !has_addresses;
@@ -38,6 +45,7 @@ impl RuleModel {
     }
 
     fn answer(&mut self, at: Timestamp, request: &CheckBody, sets: &[SetBody]) -> Result<RuleAnswer, String> {
+        refuse_too_many(sets)?;
         self.refuse_undeclared(sets)?;
         if let Some(entry) = sets.iter().find_map(|set| listed(&self.rules.block, set)) {
             return Ok(without_counters(RuleOutcome::BlockedByList(entry)));
@@ -49,6 +57,9 @@ impl RuleModel {
             return Ok(without_counters(RuleOutcome::AllowedByList(first.clone())));
         }
         let asked = applying(&self.rules, sets, &exempting)?;
+        if asked.len() > 64 {
+            return Err("more than 64 rules apply to this request".to_owned());
+        }
         Ok(self.counted.count(at, request.mode, &asked))
     }
 
@@ -66,6 +77,16 @@ impl RuleSubject for RuleModel {
     fn ask(&mut self, at: Timestamp, request: &CheckBody) -> Option<RuleAnswer> {
         let sets = request.attribute_sets()?;
         Some(self.answer(at, request, &sets).unwrap_or_else(RuleAnswer::error))
+    }
+}
+
+/// "Bounds apply to the whole request."
+fn refuse_too_many(sets: &[SetBody]) -> Result<(), String> {
+    let attributes: usize = sets.iter().map(|set| set.attributes.len()).sum();
+    let counts = [(sets.len(), "attribute sets"), (attributes, "attributes")];
+    match counts.into_iter().find(|(count, _)| *count > 32) {
+        Some((count, name)) => Err(format!("{count} {name}: at most 32 are allowed")),
+        None => Ok(()),
     }
 }
 

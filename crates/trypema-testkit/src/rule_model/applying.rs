@@ -110,7 +110,7 @@ fn add(parts: &mut Vec<AskedPart>, new: AskedPart) {
             (AskedPart::Counter { key, cost, .. }, AskedPart::Counter { key: same, cost: more, .. })
                 if key == same =>
             {
-                *cost += more;
+                *cost = cost.saturating_add(*more);
                 return;
             }
             (AskedPart::Blocked { key }, AskedPart::Blocked { key: same }) if key == same => return,
