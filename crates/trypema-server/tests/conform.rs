@@ -31,6 +31,8 @@ mod metrics;
 mod openapi;
 #[path = "conform/reload.rs"]
 mod reload;
+#[path = "conform/rule_traces.rs"]
+mod rule_traces;
 #[path = "conform/spans.rs"]
 mod spans;
 #[path = "conform/traces.rs"]

@@ -11,6 +11,10 @@ pub mod random;
 pub mod redis;
 #[cfg(feature = "redis")]
 pub mod redis_scripts;
+#[cfg(feature = "rules")]
+pub mod rule_model;
+#[cfg(feature = "rules")]
+pub mod rule_trace;
 pub mod simulator;
 pub mod subject;
 pub mod svg;

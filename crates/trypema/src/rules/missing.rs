@@ -58,11 +58,17 @@ impl RuleSet {
     ) -> Result<impl Iterator<Item = SkippedRule<'_>>, TrypemaError> {
         self.validate(request)?;
         let sets: Vec<IndexedSet<'_>> = request.sets().iter().map(|set| self.index_set(*set)).collect();
-        let is_missing = |attribute: &u16| sets.iter().all(|indexed| indexed.value(*attribute).is_none());
+        let is_missing = |attribute: u16| sets.iter().all(|indexed| indexed.value(attribute).is_none());
+        // A set may lack several attributes of a rule, of which other sets have some.
+        let missing_of_all = |rule: u32, missing: u16| match is_missing(missing) {
+            true => Some(missing),
+            false => self.at(rule)?.missing_attribute_of_all(&sets),
+        };
         let mut found: Vec<(u32, u16)> = Vec::new();
         for indexed in &sets {
             self.index.visit_targeted(indexed, |rule, missing| {
-                found.extend(missing.filter(is_missing).map(|missing| (rule, missing)));
+                let missing = missing.and_then(|missing| missing_of_all(rule, missing));
+                found.extend(missing.map(|missing| (rule, missing)));
             });
         }
         found.sort_unstable();

@@ -5,4 +5,5 @@ mod allocations;
 #[path = "../counting_allocator/mod.rs"]
 mod counting_allocator;
 mod engine;
+mod traces;
 mod yaml;

@@ -4,13 +4,17 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use trypema::rules::{
-    Action, CounterNumbers, IfMissing, Numbers, Period, Request, Rule, RuleSet, Rules, Scope, SkippedRule,
+    Action, AttributeSet, Condition, CounterNumbers, IfMissing, Numbers, Period, Request, Rule, RuleSet,
+    Rules, Scope, SkippedRule,
 };
 
 const SEGMENTS: [&str; 4] = ["a", "b", "*", "c"];
 const PLANS: [&str; 3] = ["free", "pro", "max"];
 const ATTRIBUTES: [&str; 4] = ["user", "ip", "key", "plan"];
 const METHODS: [&str; 2] = ["GET", "POST"];
+/// The attributes that conditions are about.
+const CONDITIONED: [&str; 3] = ["user", "key", "model"];
+const PATTERNS: [&str; 9] = ["x", "y", "xy", "x*", "*y", "x*y", "*z*", "x*y*", "*x*y"];
 
 fn rule(index: usize, parts: Parts) -> Rule {
     let endpoints = parts.endpoints.iter().map(Endpoint::text).collect();
@@ -34,7 +38,7 @@ fn rule(index: usize, parts: Parts) -> Rule {
         share: None,
         unit: None,
         postpaid: false,
-        when: BTreeMap::new(),
+        when: parts.when,
     }
 }
 
@@ -43,6 +47,7 @@ struct Parts {
     endpoints: Vec<Endpoint>,
     plans: Vec<&'static str>,
     attributes: Vec<&'static str>,
+    when: BTreeMap<String, Condition>,
     priority: i32,
     is_enabled: bool,
     if_missing: IfMissing,
@@ -85,13 +90,15 @@ fn parts() -> impl Strategy<Value = Parts> {
         proptest::collection::vec(endpoint(), 0..3),
         proptest::sample::subsequence(&PLANS[..], 0..=2),
         proptest::sample::subsequence(&ATTRIBUTES[..], 0..=2),
+        proptest::collection::btree_map(proptest::sample::select(&CONDITIONED[..]), condition(), 0..=2),
         -2..3,
         proptest::bool::weighted(0.9),
         proptest::sample::select(&[IfMissing::Skip, IfMissing::Skip, IfMissing::Deny, IfMissing::Error][..]),
     )
-        .prop_map(|(endpoints, plans, attributes, priority, is_enabled, if_missing)| Parts {
+        .prop_map(|(endpoints, plans, attributes, when, priority, is_enabled, if_missing)| Parts {
             endpoints,
             plans,
+            when: possible(when, &attributes),
             attributes,
             priority,
             is_enabled,
@@ -99,43 +106,139 @@ fn parts() -> impl Strategy<Value = Parts> {
         })
 }
 
+fn condition() -> impl Strategy<Value = Condition> {
+    let pattern = || proptest::sample::select(&PATTERNS[..]).prop_map(str::to_owned);
+    prop_oneof![
+        4 => proptest::collection::vec(pattern(), 1..=3).prop_map(Condition::OneOf),
+        1 => Just(Condition::OneOf(vec!["*".to_owned()])),
+        2 => proptest::collection::vec(pattern(), 1..=2).prop_map(Condition::NoneOf),
+        1 => Just(Condition::Absent),
+    ]
+}
+
+/// Returns the conditions that can hold: an attribute of the key cannot be absent.
+fn possible(when: BTreeMap<&str, Condition>, attributes: &[&str]) -> BTreeMap<String, Condition> {
+    let is_possible =
+        |(name, condition): &(&str, Condition)| *condition != Condition::Absent || !attributes.contains(name);
+    when.into_iter().filter(is_possible).map(|(name, condition)| (name.to_owned(), condition)).collect()
+}
+
+/// The attributes of one set of a request.
+#[derive(Debug, Clone)]
+struct SetParts {
+    path: Option<Vec<&'static str>>,
+    method: Option<&'static str>,
+    plan: Option<&'static str>,
+    values: Vec<(&'static str, &'static str)>,
+}
+
+impl SetParts {
+    fn attributes<'a>(&'a self, path: Option<&'a str>) -> Vec<(&'a str, &'a str)> {
+        let others = [("endpoint", path), ("method", self.method), ("plan", self.plan)];
+        let others = others.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        self.values.iter().copied().chain(others).collect()
+    }
+
+    fn path_text(&self) -> Option<String> {
+        self.path.as_ref().map(|path| format!("/{}", path.join("/")))
+    }
+
+    fn value(&self, name: &str) -> Option<&str> {
+        let value = self.values.iter().find(|(given, _)| *given == name).map(|(_, value)| *value);
+        if name == "plan" { self.plan } else { value }
+    }
+
+    fn has_values(&self, parts: &Parts) -> bool {
+        parts.attributes.iter().all(|name| self.value(name).is_some())
+    }
+
+    /// Whether endpoints, plans and conditions of a rule match, by a second, simple implementation.
+    fn is_targeted(&self, parts: &Parts) -> bool {
+        let is_at =
+            |path: &Vec<&str>| parts.endpoints.iter().any(|endpoint| endpoint.matches(self.method, path));
+        let has_endpoint = parts.endpoints.is_empty() || self.path.as_ref().is_some_and(is_at);
+        let has_plan = parts.plans.is_empty() || self.plan.is_some_and(|plan| parts.plans.contains(&plan));
+        let holds = |(name, condition): (&String, &Condition)| {
+            let value = self.value(name);
+            let is_among = |patterns: &[String]| {
+                value.is_some_and(|value| patterns.iter().any(|pattern| is_like(pattern, value)))
+            };
+            match condition {
+                Condition::OneOf(patterns) => is_among(patterns),
+                Condition::NoneOf(patterns) => !is_among(patterns),
+                Condition::Absent => value.is_none(),
+            }
+        };
+        parts.is_enabled && has_endpoint && has_plan && parts.when.iter().all(holds)
+    }
+}
+
+/// Whether a value is like a pattern of one-byte characters, in which `*` stands for any text.
+fn is_like(pattern: &str, value: &str) -> bool {
+    match pattern.split_at_checked(1) {
+        None => value.is_empty(),
+        Some(("*", rest)) => (0..=value.len()).any(|at| is_like(rest, &value[at..])),
+        Some((first, rest)) => value.strip_prefix(first).is_some_and(|value| is_like(rest, value)),
+    }
+}
+
+fn set_parts() -> impl Strategy<Value = SetParts> {
+    let segment = proptest::sample::select(&["a", "b", "c", "d"][..]);
+    let names = proptest::sample::subsequence(&["user", "ip", "key", "model"][..], 0..=4);
+    let value = proptest::sample::select(&["x", "y", "xy", "xzy", "zz", ""][..]);
+    (
+        proptest::option::weighted(0.9, proptest::collection::vec(segment, 0..5)),
+        proptest::option::of(proptest::sample::select(&METHODS[..])),
+        proptest::option::of(proptest::sample::select(&["free", "pro", "other"][..])),
+        names,
+        proptest::collection::vec(value, 4),
+    )
+        .prop_map(|(path, method, plan, names, values)| SetParts {
+            path,
+            method,
+            plan,
+            values: names.into_iter().zip(values).collect(),
+        })
+}
+
 proptest! {
     #[test]
     fn the_index_finds_what_applies(
         parts in proptest::collection::vec(parts(), 0..40),
-        path in proptest::option::weighted(0.9, proptest::collection::vec(proptest::sample::select(&["a", "b", "c", "d"][..]), 0..5)),
-        method in proptest::option::of(proptest::sample::select(&METHODS[..])),
-        plan in proptest::option::of(proptest::sample::select(&["free", "pro", "other"][..])),
-        given in proptest::sample::subsequence(&["user", "ip", "key"][..], 0..=3),
+        sets in proptest::collection::vec(set_parts(), 1..=2),
     ) {
         let rules: Vec<Rule> = parts.iter().enumerate().map(|(index, parts)| rule(index, parts.clone())).collect();
         let set = RuleSet::compile(&Rules { rules, ..Rules::default() }).unwrap();
-
-        let path_text = path.as_ref().map(|path| format!("/{}", path.join("/")));
-        let mut attributes: Vec<(&str, &str)> = given.iter().map(|name| (*name, "x")).collect();
-        attributes.extend(path_text.as_deref().map(|path| ("endpoint", path)));
-        attributes.extend(method.map(|method| ("method", method)));
-        attributes.extend(plan.map(|plan| ("plan", plan)));
-
-        let has_values = |parts: &Parts| parts.attributes.iter().all(|name| attributes.iter().any(|(given, _)| given == name));
-        let is_targeted = |parts: &Parts| {
-            let has_endpoint = parts.endpoints.is_empty()
-                || path.as_ref().is_some_and(|path| parts.endpoints.iter().any(|endpoint| endpoint.matches(method, path)));
-            let has_plan = parts.plans.is_empty() || plan.is_some_and(|plan| parts.plans.contains(&plan));
-            parts.is_enabled && has_endpoint && has_plan
-        };
         let ids = |is_wanted: &dyn Fn(&Parts) -> bool| {
-            let wanted = parts.iter().enumerate().filter(|(_, parts)| is_targeted(parts) && is_wanted(parts));
+            let wanted = parts.iter().enumerate().filter(|(_, parts)| is_wanted(parts));
             let mut ids: Vec<_> = wanted.map(|(index, parts)| (parts.priority, format!("r{index}"))).collect();
             ids.sort();
             ids.into_iter().map(|(_, id)| id).collect::<Vec<_>>()
         };
-        let request = Request::new(&attributes);
+        let is_applying = |parts: &Parts, set: &SetParts| {
+            set.is_targeted(parts) && (parts.if_missing != IfMissing::Skip || set.has_values(parts))
+        };
+        let is_missing = |name: &&str| sets.iter().all(|set| set.value(name).is_none());
+        let is_skipping = |parts: &Parts| {
+            let is_targeted = sets.iter().any(|set| set.is_targeted(parts));
+            parts.if_missing == IfMissing::Skip && is_targeted && parts.attributes.iter().any(|name| is_missing(&name))
+        };
+
+        let paths: Vec<Option<String>> = sets.iter().map(SetParts::path_text).collect();
+        let attributes: Vec<_> = sets.iter().zip(&paths).map(|(set, path)| set.attributes(path.as_deref())).collect();
+        let requested: Vec<AttributeSet<'_>> = attributes.iter().map(|one| AttributeSet::new(one)).collect();
+        for (requested, one) in requested.iter().zip(&sets) {
+            let request = Request::from(*requested);
+            let found: Vec<String> = set.matching(&request).unwrap().map(|rule| rule.id.clone()).collect();
+            let bound = set.applying_upper_bound();
+            prop_assert!(found.len() <= bound, "{} of {}", found.len(), bound);
+            prop_assert_eq!(found, ids(&|parts| is_applying(parts, one)));
+        }
+        let request = Request::of_sets(&requested);
         let found: Vec<String> = set.matching(&request).unwrap().map(|rule| rule.id.clone()).collect();
-        prop_assert!(found.len() <= set.applying_upper_bound(), "{} of {}", found.len(), set.applying_upper_bound());
-        prop_assert_eq!(found, ids(&|parts| parts.if_missing != IfMissing::Skip || has_values(parts)));
+        prop_assert_eq!(found, ids(&|parts| sets.iter().any(|one| is_applying(parts, one))));
         let skipped: Vec<String> = set.skipped_rules(&request).unwrap().map(|SkippedRule { rule, .. }| rule.id.clone()).collect();
-        prop_assert_eq!(skipped, ids(&|parts| parts.if_missing == IfMissing::Skip && !has_values(parts)));
+        prop_assert_eq!(skipped, ids(&is_skipping));
     }
 }
 
@@ -145,6 +248,7 @@ fn bounds_are_errors_and_nothing_else() {
         endpoints: vec![],
         plans: vec![],
         attributes: vec![],
+        when: BTreeMap::new(),
         priority: 0,
         is_enabled: true,
         if_missing: IfMissing::Skip,

@@ -1,0 +1,104 @@
+//! A second implementation of rules, written from the specification: it visits every rule and every attribute
+//! set in turn, and counts fixed windows. Random rules and requests compare it with the engine.
+
+mod applying;
+mod counting;
+mod draw;
+mod walk;
+
+use std::collections::BTreeMap;
+
+use trypema::clock::Timestamp;
+use trypema::rules::{Numbers, Rule, Rules, Scope};
+
+use crate::rule_trace::{CheckBody, RuleAnswer, RuleOutcome, RuleSubject, SetBody};
+
+use applying::applying;
+use counting::CountedUnits;
+pub use draw::{draw_request, draw_rules};
+pub use walk::{Walked, walk};
+
+/// Rules with fixed windows, and the units that were counted.
+#[derive(Debug, Clone)]
+pub struct RuleModel {
+    rules: Rules,
+    counted: CountedUnits,
+}
+
+impl RuleModel {
+    /// Creates a model that has counted nothing. Returns `None` if the rules have something that the model does
+    /// not know: another strategy, candidates, addresses, or endpoints with methods or with `*` as a segment.
+    pub fn new(rules: &Rules) -> Option<Self> {
+        let is_plain = |endpoint: &String| {
+            endpoint.starts_with('/') && !endpoint.strip_suffix("/**").unwrap_or(endpoint).contains('*')
+        };
+        let is_known = |rule: &Rule| {
+            matches!(rule.strategy, Numbers::FixedWindow(_))
+                && !matches!(rule.scope, Scope::Ip | Scope::Endpoint)
+                && rule.endpoints.iter().all(is_plain)
+                && rule.candidate_for.is_none()
+                && !rule.postpaid
+        };
+        let has_addresses = [&rules.allow, &rules.block].iter().any(|list| list.contains_key("ip"));
+        let is_known = rules.rules.iter().all(is_known) && !has_addresses;
+        is_known.then(|| Self { rules: rules.clone(), counted: CountedUnits::default() })
+    }
+
+    fn answer(&mut self, at: Timestamp, request: &CheckBody, sets: &[SetBody]) -> Result<RuleAnswer, String> {
+        refuse_too_many(sets)?;
+        self.refuse_undeclared(sets)?;
+        if let Some(entry) = sets.iter().find_map(|set| listed(&self.rules.block, set)) {
+            return Ok(without_counters(RuleOutcome::BlockedByList(entry)));
+        }
+        let exempting: Vec<Option<String>> = sets.iter().map(|set| listed(&self.rules.allow, set)).collect();
+        if let Some(Some(first)) = exempting.first()
+            && exempting.iter().all(Option::is_some)
+        {
+            return Ok(without_counters(RuleOutcome::AllowedByList(first.clone())));
+        }
+        let asked = applying(&self.rules, sets, &exempting)?;
+        if asked.len() > 64 {
+            return Err("more than 64 rules apply to this request".to_owned());
+        }
+        Ok(self.counted.count(at, request.mode, &asked))
+    }
+
+    /// "Undeclared names are errors."
+    fn refuse_undeclared(&self, sets: &[SetBody]) -> Result<(), String> {
+        let named = sets.iter().flat_map(|set| set.costs.iter().flatten()).map(|(unit, _)| unit);
+        let is_declared =
+            |unit: &str| unit == "requests" || self.rules.units.iter().any(|known| known == unit);
+        let mut undeclared = named.filter(|unit| !is_declared(unit));
+        undeclared.next().map_or(Ok(()), |unit| Err(format!("unit {unit:?} is not declared")))
+    }
+}
+
+impl RuleSubject for RuleModel {
+    fn ask(&mut self, at: Timestamp, request: &CheckBody) -> Option<RuleAnswer> {
+        let sets = request.attribute_sets()?;
+        Some(self.answer(at, request, &sets).unwrap_or_else(RuleAnswer::error))
+    }
+}
+
+/// "Bounds apply to the whole request."
+fn refuse_too_many(sets: &[SetBody]) -> Result<(), String> {
+    let attributes: usize = sets.iter().map(|set| set.attributes.len()).sum();
+    let counts = [(sets.len(), "attribute sets"), (attributes, "attributes")];
+    match counts.into_iter().find(|(count, _)| *count > 32) {
+        Some((count, name)) => Err(format!("{count} {name}: at most 32 are allowed")),
+        None => Ok(()),
+    }
+}
+
+/// Returns the first entry of a list that a set has, as `attribute=entry`.
+fn listed(list: &BTreeMap<String, Vec<String>>, set: &SetBody) -> Option<String> {
+    let mut found = list.iter().filter_map(|(name, entries)| {
+        let value = set.attributes.get(name)?;
+        entries.contains(value).then(|| format!("{name}={value}"))
+    });
+    found.next()
+}
+
+fn without_counters(outcome: RuleOutcome) -> RuleAnswer {
+    RuleAnswer { outcome, counters: BTreeMap::new(), candidates: None }
+}

@@ -1,0 +1,70 @@
+//! Random requests to random rules, on the model and on another subject.
+
+use std::time::Duration;
+
+use trypema::clock::Timestamp;
+use trypema::rules::Rules;
+
+use super::{RuleModel, draw_request, draw_rules};
+use crate::random::Random;
+use crate::rule_trace::{RuleAnswer, RuleOutcome, RuleStep, RuleSubject, RuleTrace};
+
+/// The number of requests to each set of rules.
+const STEPS: u64 = 30;
+
+/// The time before the first request: the start of a window of every length.
+const START: Timestamp = Timestamp::from_micros(1_600_002_000_000_000);
+
+/// The outcomes of a walk without a difference, for tests that the walks are worth their time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Walked {
+    /// The number of requests that were allowed.
+    pub allowed: usize,
+    /// The number of requests that were denied, throttled or blocked.
+    pub denied: usize,
+    /// The number of requests that failed.
+    pub failed: usize,
+}
+
+/// Sends the random requests of a seed to the model and to the subject that `subject_of` makes of the rules.
+/// The error is a rule trace with the model's answers, and the answer that differs.
+pub fn walk<S: RuleSubject>(seed: u64, subject_of: impl FnOnce(&Rules) -> S) -> Result<Walked, String> {
+    let mut random = Random::seeded(seed);
+    let rules = draw_rules(&mut random);
+    let Some(mut model) = RuleModel::new(&rules) else {
+        return Err("the model knows other rules".to_owned());
+    };
+    let mut subject = subject_of(&rules);
+    let mut trace = RuleTrace { name: format!("seed {seed}"), rules, steps: Vec::new() };
+    let (mut now, mut walked) = (START, Walked::default());
+    for _ in 0..STEPS {
+        now = now + pause(&mut random);
+        let request = draw_request(&mut random);
+        let (Some(expected), Some(got)) = (model.ask(now, &request), subject.ask(now, &request)) else {
+            continue;
+        };
+        walked.add(&expected);
+        trace.steps.push(RuleStep { at: now, request, expected: expected.clone() });
+        if !got.fulfils(&expected) {
+            return Err(format!("{}\nat the last step: expected {expected}\n  got {got}", trace.to_text()));
+        }
+    }
+    Ok(walked)
+}
+
+impl Walked {
+    fn add(&mut self, answer: &RuleAnswer) {
+        match answer.outcome {
+            RuleOutcome::Allowed | RuleOutcome::AllowedByList(_) => self.allowed += 1,
+            RuleOutcome::Error(_) => self.failed += 1,
+            _ => self.denied += 1,
+        }
+    }
+}
+
+/// Returns the time between two requests. It is longer than an interval of the hybrid provider, which
+/// therefore leases nothing and remembers no denial.
+fn pause(random: &mut Random) -> Duration {
+    let longest_ms = random.pick(&[500, 500, 3_000, 20_000]);
+    Duration::from_millis(random.between(101, longest_ms))
+}

@@ -1,0 +1,138 @@
+//! The rule traces under `testdata/rule-traces`, and random rules, on every provider.
+#![cfg(feature = "redis-tokio")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
+
+mod random;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use trypema::redis::RedisConnection;
+use trypema::rules::{RuleSet, Rules};
+use trypema_testkit::blocking::connect;
+use trypema_testkit::redis::{Binary, Cluster, Server};
+use trypema_testkit::rule_model::RuleModel;
+use trypema_testkit::rule_trace::{EngineSubject, RuleOutcome, RuleSubject, RuleTrace, replay};
+
+/// The number of traces that a model of fixed windows can replay: most of them.
+const MIN_MODELLED: usize = 30;
+
+fn traces() -> Vec<RuleTrace> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/rule-traces");
+    let traces = RuleTrace::read_all(&folder).unwrap_or_else(|error| panic!("{error}"));
+    assert!(traces.len() > MIN_MODELLED, "only {}", traces.len());
+    traces
+}
+
+fn compiled(rules: &Rules) -> RuleSet {
+    RuleSet::compile(rules).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Replays all traces. Every step is answered, except by front ends that refuse the request.
+fn replay_all<S: RuleSubject>(subject_of: impl Fn(&RuleTrace) -> S) {
+    let mut differences = Vec::new();
+    for trace in traces() {
+        let replayed = replay(&trace, &mut subject_of(&trace));
+        differences.extend(replayed.mismatches.iter().map(ToString::to_string));
+        let is_expressible = |step: &&_| step_is_expressible(step);
+        assert_eq!(replayed.answered, trace.steps.iter().filter(is_expressible).count(), "{}", trace.name);
+    }
+    assert!(differences.is_empty(), "{} answers differ:\n{}", differences.len(), differences.join("\n"));
+}
+
+/// Whether the library has the request of a step. If not, the step expects an error of front ends.
+fn step_is_expressible(step: &trypema_testkit::rule_trace::RuleStep) -> bool {
+    let is_expressible = step.request.attribute_sets().is_some();
+    assert!(is_expressible || matches!(step.expected.outcome, RuleOutcome::Error(_)));
+    is_expressible
+}
+
+fn replay_on(connection: &RedisConnection, prefix: &str) {
+    replay_all(|trace| {
+        let prefix = format!("{prefix}-{}", trace.name);
+        EngineSubject::redis(compiled(&trace.rules), connection, &prefix).unwrap()
+    });
+}
+
+#[test]
+fn in_process() {
+    replay_all(|trace| EngineSubject::local(compiled(&trace.rules)).unwrap());
+}
+
+#[test]
+fn on_redis() {
+    let server = Server::shared().unwrap();
+    replay_on(&connect(server.url()), &server.unique_prefix());
+}
+
+#[test]
+fn on_redis_6_2() {
+    let server = Server::builder().binary(Binary::redis_6_2().unwrap()).start().unwrap();
+    replay_on(&connect(&server.url()), "trypema");
+}
+
+/// Valkey is optional: the test runs only where it is installed.
+#[test]
+fn on_valkey() {
+    let Ok(valkey) = Binary::valkey() else { return };
+    let server = Server::builder().binary(valkey).start().unwrap();
+    replay_on(&connect(&server.url()), "trypema");
+}
+
+#[test]
+fn on_a_cluster() {
+    let cluster = Cluster::start().unwrap();
+    let counters = |trace: &RuleTrace| -> Vec<BTreeSet<u16>> {
+        let slots = |step: &trypema_testkit::rule_trace::RuleStep| {
+            step.expected.counters.keys().map(|key| cluster.slot_of(key).unwrap()).collect()
+        };
+        trace.steps.iter().map(slots).collect()
+    };
+    let is_on_several = |slots: &BTreeSet<u16>| slots.len() > 1;
+    let steps = traces().iter().flat_map(counters).filter(is_on_several).count();
+    assert!(steps > 20, "only {steps} requests have counters on several slots");
+    replay_on(&connect(&cluster.url()), "trypema");
+}
+
+#[test]
+fn on_hybrid() {
+    let server = Server::shared().unwrap();
+    let (connection, prefix) = (connect(server.url()), server.unique_prefix());
+    replay_all(|trace| {
+        let prefix = format!("{prefix}-{}", trace.name);
+        EngineSubject::hybrid(compiled(&trace.rules), &connection, &prefix).unwrap()
+    });
+}
+
+/// The model of the random tests gives the answers that were worked out by hand, too.
+#[test]
+fn on_the_model() {
+    let mut modelled = 0;
+    for trace in traces() {
+        let Some(mut model) = RuleModel::new(&trace.rules) else { continue };
+        let differences = replay(&trace, &mut model).mismatches;
+        assert!(differences.is_empty(), "{}", differences[0]);
+        modelled += 1;
+    }
+    assert!(modelled >= MIN_MODELLED, "only {modelled}");
+}
+
+/// Makes sure that the comparison can fail on an engine: spoils each answer of each trace in turn.
+#[test]
+fn every_answer_is_compared() {
+    for trace in traces() {
+        for step in 0..trace.steps.len() {
+            let mut spoiled = trace.clone();
+            let expected = &mut spoiled.steps[step].expected;
+            expected.outcome = match &expected.outcome {
+                RuleOutcome::Allowed => RuleOutcome::Denied { by: "nobody".to_owned(), wait: None },
+                _ => RuleOutcome::Allowed,
+            };
+            let mut engine = EngineSubject::local(compiled(&trace.rules)).unwrap();
+            let found: Vec<usize> =
+                replay(&spoiled, &mut engine).mismatches.iter().map(|mismatch| mismatch.step).collect();
+            let is_asked = step_is_expressible(&trace.steps[step]);
+            assert_eq!(found, if is_asked { vec![step + 1] } else { vec![] }, "{}", trace.name);
+        }
+    }
+}
