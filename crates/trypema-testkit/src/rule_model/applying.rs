@@ -1,7 +1,7 @@
 //! Which rules apply to a request, under which counters, at which cost.
 
 use trypema::rules::{
-    Condition, CounterNumbers, IfMissing, KeyVerdict, Numbers, Override, Rule, Rules, Scope,
+    Condition, CounterNumbers, FixedWindowNumbers, IfMissing, KeyVerdict, Numbers, Override, Rule, Rules, Scope,
 };
 
 use crate::rule_trace::SetBody;
@@ -98,8 +98,14 @@ fn asked_of(
         };
     };
     let strategy = overriding.and_then(|overriding| overriding.strategy.as_ref());
-    let Numbers::FixedWindow(numbers) = strategy.unwrap_or(&rule.strategy) else { return Ok(None) };
-    Ok(Some(AskedPart::Counter { key, numbers: numbers.clone(), cost }))
+    // The model draws no other strategies and no calendars.
+    let Numbers::FixedWindow(FixedWindowNumbers { limit, window: Some(window), .. }) =
+        strategy.unwrap_or(&rule.strategy)
+    else {
+        return Ok(None);
+    };
+    let numbers = CounterNumbers { limit: *limit, window: *window };
+    Ok(Some(AskedPart::Counter { key, numbers, cost }))
 }
 
 /// Adds a part of a rule. "A counter that two sets hit is asked for the sum." A rule denies a request once for

@@ -76,7 +76,7 @@ fn rule(random: &mut Random, number: u64) -> Rule {
 
 fn numbers(random: &mut Random) -> Numbers {
     let window = Period(Duration::from_secs(random.pick(&[10, 20, 60])));
-    Numbers::FixedWindow(CounterNumbers { limit: random.between(1, 20), window })
+    Numbers::FixedWindow(CounterNumbers { limit: random.between(1, 20), window }.into())
 }
 
 fn endpoints(random: &mut Random) -> Vec<String> {
