@@ -37,7 +37,6 @@ impl RuleModel {
                 && !matches!(rule.scope, Scope::Ip | Scope::Endpoint)
                 && rule.endpoints.iter().all(is_plain)
                 && rule.candidate_for.is_none()
-                && !rule.postpaid
         };
         let has_addresses = [&rules.allow, &rules.block].iter().any(|list| list.contains_key("ip"));
         let is_known = rules.rules.iter().all(is_known) && !has_addresses;

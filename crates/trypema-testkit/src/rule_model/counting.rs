@@ -64,16 +64,28 @@ impl CountedUnits {
                 AskedPart::Counter { .. } if is_refused && !rule.is_shadow() => continue,
                 AskedPart::Counter { key, numbers, cost } => {
                     let window = Window::new(key, numbers, at);
-                    let left = window.limit - self.0.get(&window.name).copied().unwrap_or(0);
+                    let counted = self.0.get(&window.name).copied().unwrap_or(0);
+                    let left = window.limit.saturating_sub(counted);
                     let wait = Duration::from_micros(window.end_us - at.as_micros());
-                    if *cost <= left {
+                    // "`postpaid: true`: it denies while nothing is left (it asks for one unit), and records
+                    // whatever cost is reported, overdrawing if necessary."
+                    let asked = match (rule.postpaid, mode) {
+                        (false, _) => *cost,
+                        (true, Mode::Record) => 0,
+                        (true, _) => 1,
+                    };
+                    if asked <= left {
                         spent.push((*rule, window.name, *cost));
-                        (key.clone(), CounterAnswer::Allowed(left - cost), Some(Duration::ZERO))
+                        (
+                            key.clone(),
+                            CounterAnswer::Allowed(left.saturating_sub(*cost)),
+                            Some(Duration::ZERO),
+                        )
                     } else {
                         (
                             key.clone(),
                             CounterAnswer::Denied(left),
-                            Some(wait).filter(|_| *cost <= window.limit),
+                            Some(wait).filter(|_| asked <= window.limit),
                         )
                     }
                 }
@@ -95,7 +107,8 @@ impl CountedUnits {
         let outcome = outcome(decided.iter().map(|(_, decided)| decided));
         let counters = decided.into_iter().map(|(name, decided)| (name, decided.answer)).collect();
         for (name, cost) in spent {
-            *self.0.entry(name).or_default() += cost;
+            let counted = self.0.entry(name).or_default();
+            *counted = counted.saturating_add(cost);
         }
         RuleAnswer { outcome, counters, candidates: None }
     }

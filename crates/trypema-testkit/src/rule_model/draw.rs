@@ -59,7 +59,7 @@ fn rule(random: &mut Random, number: u64) -> Rule {
         key_pattern: Some(pattern),
         strategy: numbers(random),
         unit: unit.map(str::to_owned),
-        postpaid: false,
+        postpaid: random.once_in(5),
         plan_tiers: if random.once_in(8) { vec!["free".to_owned()] } else { Vec::new() },
         endpoints: endpoints(random),
         when: conditions(random, &key),
