@@ -9,7 +9,7 @@
 //! | --- | --- |
 //! | absent | [`Rules`] in JSON, by servers that did not number the format yet |
 //! | `1` | the same |
-//! | `2` | the same, with units, conditions or postpaid rules |
+//! | `2` | the same, with units, conditions, postpaid rules or calendars |
 //!
 //! A server writes the oldest format that its rules fit in, so that older servers can read all rules that
 //! they understand.
@@ -26,13 +26,13 @@ use trypema::TrypemaError;
 use trypema::redis::RedisConnection;
 use trypema::redis::client::aio::MultiplexedConnection;
 use trypema::redis::client::{AsyncConnectionConfig, Client, RedisError, Value, cmd, pipe};
-use trypema::rules::{Rule, Rules};
+use trypema::rules::{Numbers, Override, Rule, Rules};
 
 use super::database::{KEEPALIVE_INTERVAL, StoredRules, Version};
 
 /// The newest format that this server reads.
 const FORMAT: u64 = 2;
-/// The format of rules that count requests, without conditions.
+/// The format of rules that count requests, without conditions and calendars.
 const FORMAT_OF_REQUESTS: u64 = 1;
 /// The format of entries without a `format` field.
 const NO_FORMAT: u64 = 0;
@@ -181,8 +181,16 @@ impl Cache {
 
 /// Returns the oldest format that these rules fit in.
 fn format_of(rules: &Rules) -> u64 {
-    let is_new = |rule: &Rule| rule.unit.is_some() || rule.postpaid || !rule.when.is_empty();
-    if rules.units.is_empty() && !rules.rules.iter().any(is_new) { FORMAT_OF_REQUESTS } else { FORMAT }
+    let has_calendar =
+        |numbers: &Numbers| matches!(numbers, Numbers::FixedWindow(numbers) if numbers.per.is_some());
+    let is_new_rule = |rule: &Rule| {
+        rule.unit.is_some() || rule.postpaid || !rule.when.is_empty() || has_calendar(&rule.strategy)
+    };
+    let is_new_override = |item: &Override| item.strategy.as_ref().is_some_and(has_calendar);
+    let is_new = !rules.units.is_empty()
+        || rules.rules.iter().any(is_new_rule)
+        || rules.overrides.iter().any(is_new_override);
+    if is_new { FORMAT } else { FORMAT_OF_REQUESTS }
 }
 
 /// The fields of an entry that every format has.
@@ -288,6 +296,12 @@ mod tests {
             ("", "when: {model: absent},"),
         ] {
             assert_eq!(format(start, more), 2, "{start} {more}");
+        }
+        let calendar = "strategy: {fixed_window: {limit: 1, per: day}}";
+        let rule = format!("rules: [{{id: a, scope: user, {calendar}}}]");
+        let of_key = format!("overrides: [{{rule: a, key: {{user: ann}}, {calendar}}}]");
+        for text in [rule, of_key] {
+            assert_eq!(format_of(&Rules::from_yaml(&text).unwrap()), 2, "{text}");
         }
     }
 }

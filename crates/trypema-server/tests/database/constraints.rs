@@ -17,6 +17,7 @@ use trypema_testkit::postgres::Server;
 use trypema_testkit::random::Random;
 
 use self::spelled::Spelled;
+use crate::faults::ready;
 use crate::harness::Service;
 use crate::scene::{Scene, done, is_allowed, per_user};
 
@@ -139,13 +140,17 @@ fn everything() -> Value {
         {"token_bucket": {"limits": [{"limit": 10, "window": "1s"}, {"limit": 1, "window": "365d23h59m59s999ms999us", "burst": 1}]}},
         {"sliding_window": {"limit": 4_294_967_295_u64, "window": "1m1us"}},
         {"fixed_window": {"limit": 9_007_199_254_740_991_u64, "window": "1ms"}},
+        {"fixed_window": {"limit": 1, "per": "day", "zone": "Europe/Berlin", "starts": "06:30"}},
+        {"fixed_window": {"limit": 1, "per": "week", "starts": "sunday"}},
+        {"fixed_window": {"limit": 1, "per": "month", "zone": "America/Argentina/ComodRivadavia", "starts": 28}},
+        {"fixed_window": {"limit": 1, "per": "month"}},
         {"abuse": {"temp": {"window": "1m", "threshold": 10_000, "block": "10m"},
             "long": {"window": "1d", "threshold": 1, "block": "366d"}, "while_blocked": "lengthen"}},
     ]);
     let (mut rules, mut overrides) = (Vec::new(), Vec::new());
     for (number, strategy) in strategies.as_array().unwrap().iter().enumerate() {
         let id = format!("rule.{number}");
-        let is_postpaid = number != 8;
+        let is_postpaid = strategy["abuse"].is_null();
         rules.push(json!({
             "id": id, "unit": "usd_micros", "postpaid": is_postpaid, "name": "yes: 'no' # \\ \u{feff}☂", "scope": "tenant", "key_pattern": "~:{api_key}, {user}\t",
             "strategy": strategy, "plan_tiers": ["free", "null", "1e3", " ", "{a,\"b\"}"],
@@ -234,4 +239,27 @@ fn what_does_not_fit_together_is_refused_by_hand() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert_eq!(done(&service, "GET", "/v1/ruleset", &Value::Null), before);
     assert_eq!(scene.database.sql("SELECT revision FROM rate_limit_state").unwrap(), "1");
+}
+
+/// The database checks only the form of a zone, because its list of zones differs from that of the servers.
+#[test]
+fn a_zone_that_does_not_exist_is_refused_by_the_server() {
+    let scene = Scene::start();
+    let service = scene.service(&[]);
+    done(&service, "POST", "/v1/rules", &per_user("per-user", 5));
+    let zone = |name: &str| {
+        let set = format!("window_seconds = NULL, per = 'day', zone = '{name}', starts = '06:00'");
+        scene.database.sql(&format!("UPDATE rate_limit_rules SET {set}")).unwrap();
+    };
+    zone("Europe/Nowhere");
+    let refused = || ready(&service)["refused_rules"].as_str().unwrap_or_default().to_owned();
+    trypema_testkit::redis::wait_until("the zone to be refused", || !refused().is_empty()).unwrap();
+    assert!(refused().contains("unknown time zone \"Europe/Nowhere\""), "{}", refused());
+    assert_eq!(ready(&service)["rules_revision"], 1);
+    zone("Europe/Berlin");
+    in_force(&service, 3);
+    let stored = done(&service, "GET", "/v1/rules/per-user", &Value::Null);
+    let expected =
+        json!({"fixed_window": {"limit": 5, "per": "day", "zone": "Europe/Berlin", "starts": "06:00"}});
+    assert_eq!(stored["strategy"], expected);
 }

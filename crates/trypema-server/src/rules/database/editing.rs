@@ -8,7 +8,6 @@ use thiserror::Error;
 use tokio::time::timeout;
 use trypema::rules::{InvalidRules, RuleSet, Rules};
 
-use super::numbers::unstorable;
 use super::stored::{self, BadRow, BadRows, InvalidStoredRules, StoredRules};
 use super::write::Writes;
 use super::{Database, DatabaseError, DatabaseSession, Purpose, WRITE_TIMEOUT, query, with_timeout};
@@ -214,9 +213,6 @@ async fn prepare<E: From<EditError> + Send + 'static>(
         let changes = stored.changes(&rules, &scope)?;
         // The compiler has to accept the rules, or no server could put them in force.
         RuleSet::compile(&rules).map_err(EditError::from)?;
-        if let Some(reason) = unstorable(&rules) {
-            return Err(EditError::Constraint(reason).into());
-        }
         let writes = Writes::new(&changes, &stored.bad_rows);
         let is_one = matches!(scope, EditScope::Rule(_));
         Ok(PreparedEdit { changes, writes, item_revision: revision, is_one })

@@ -1,9 +1,9 @@
 //! The columns of a strategy and its numbers, which rules and overrides share.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use trypema::rules::{
-    AbuseNumbers, BucketLimit, BucketNumbers, CounterNumbers, Numbers, Rules, SuppressedNumbers, TierNumbers,
-    WhileBlocked, WindowNumbers,
+    AbuseNumbers, BucketLimit, BucketNumbers, CalendarUnit, CounterNumbers, FixedWindowNumbers, Numbers,
+    Starts, SuppressedNumbers, TierNumbers, WhileBlocked, WindowNumbers,
 };
 
 use super::row::Seconds;
@@ -19,6 +19,9 @@ pub(super) struct NumbersRow {
     limits: Option<Vec<BucketRow>>,
     group_ms: Option<u64>,
     hard_limit_factor: Option<f64>,
+    per: Option<CalendarUnit>,
+    zone: Option<String>,
+    starts: Option<StartsText>,
     temp_window_seconds: Option<Seconds>,
     temp_threshold: Option<u64>,
     temp_block_seconds: Option<Seconds>,
@@ -37,6 +40,22 @@ enum Algorithm {
     SlidingWindow,
     FixedWindow,
     Abuse,
+}
+
+/// The start of a calendar's windows, always as text.
+#[derive(Debug, Clone, Copy)]
+struct StartsText(Starts);
+
+impl Serialize for StartsText {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for StartsText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Starts::deserialize(deserializer).map(Self)
+    }
 }
 
 /// One of several limits of a token bucket.
@@ -66,23 +85,15 @@ impl From<&Numbers> for NumbersRow {
                 algorithm: Some(Algorithm::FixedWindow),
                 limit_count: Some(numbers.limit),
                 window_seconds: numbers.window.map(Seconds::from),
+                per: numbers.per,
+                zone: numbers.zone,
+                starts: numbers.starts.map(StartsText),
                 ..Self::default()
             },
             Numbers::TokenBucket(numbers) => Self::bucket(numbers),
             Numbers::Abuse(numbers) => Self::abuse(numbers),
         }
     }
-}
-
-/// Returns the reason why rules cannot be stored: there are no columns for calendars yet.
-pub(super) fn unstorable(rules: &Rules) -> Option<String> {
-    let has_calendar =
-        |numbers: &Numbers| matches!(numbers, Numbers::FixedWindow(numbers) if numbers.per.is_some());
-    let rule = rules.rules.iter().find(|rule| has_calendar(&rule.strategy)).map(|rule| &rule.id);
-    let of_override = rules.overrides.iter().find(|item| item.strategy.as_ref().is_some_and(has_calendar));
-    rule.or(of_override.map(|item| &item.rule)).map(|id| {
-        format!("rule {id:?}: a fixed window with `per` is not yet stored in PostgreSQL; use `window`, or rules from a file")
-    })
 }
 
 fn milliseconds(period: trypema::rules::Period) -> u64 {
@@ -144,7 +155,7 @@ impl NumbersRow {
                 Numbers::Suppressed(SuppressedNumbers { limit, window, group, hard_limit_factor })
             }
             Algorithm::SlidingWindow => Numbers::SlidingWindow(self.counter()?),
-            Algorithm::FixedWindow => Numbers::FixedWindow(self.counter()?.into()),
+            Algorithm::FixedWindow => Numbers::FixedWindow(self.fixed_window()?),
             Algorithm::TokenBucket => Numbers::TokenBucket(self.buckets()?),
             Algorithm::Abuse => Numbers::Abuse(self.tiers()?),
         }))
@@ -154,6 +165,19 @@ impl NumbersRow {
         Ok(CounterNumbers {
             limit: self.limit_count.ok_or("limit_count is missing")?,
             window: self.window_seconds.ok_or("window_seconds is missing")?.period()?,
+        })
+    }
+
+    fn fixed_window(&self) -> Result<FixedWindowNumbers, String> {
+        if self.per.is_none() {
+            return self.counter().map(FixedWindowNumbers::from);
+        }
+        Ok(FixedWindowNumbers {
+            limit: self.limit_count.ok_or("limit_count is missing")?,
+            window: self.window_seconds.map(Seconds::period).transpose()?,
+            per: self.per,
+            zone: self.zone.clone(),
+            starts: self.starts.map(|StartsText(starts)| starts),
         })
     }
 

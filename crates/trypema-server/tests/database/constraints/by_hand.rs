@@ -75,7 +75,11 @@ fn numbers(numbers: &Numbers) -> Vec<(&'static str, String)> {
             "sliding_window"
         }
         Numbers::FixedWindow(numbers) => {
-            columns.extend(counter(numbers.limit, numbers.window.unwrap()));
+            columns.push(("limit_count", numbers.limit.to_string()));
+            columns.extend(numbers.window.map(|window| ("window_seconds", seconds(window))));
+            columns.extend(numbers.per.map(|per| ("per", text(&format!("{per:?}").to_lowercase()))));
+            columns.extend(numbers.zone.iter().map(|zone| ("zone", text(zone))));
+            columns.extend(numbers.starts.map(|starts| ("starts", text(&starts.to_string()))));
             "fixed_window"
         }
         Numbers::TokenBucket(numbers) => {

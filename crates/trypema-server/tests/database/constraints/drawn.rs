@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use trypema::rules::{
-    AbuseNumbers, Action, BucketLimit, BucketNumbers, Condition, CounterNumbers, IfMissing, Numbers,
-    OnStoreFailure, Period, Rule, Scope, SuppressedNumbers, TierNumbers, WhileBlocked, WindowNumbers,
+    AbuseNumbers, Action, BucketLimit, BucketNumbers, CalendarUnit, Condition, CounterNumbers,
+    FixedWindowNumbers, IfMissing, Numbers, OnStoreFailure, Period, Rule, Scope, SuppressedNumbers,
+    TierNumbers, WhileBlocked, WindowNumbers,
 };
 use trypema_testkit::random::Random;
 
@@ -211,7 +212,7 @@ fn numbers(random: &mut Random) -> Numbers {
         threshold: random.between(1, 10_000),
         block: micros(random.between(1, 31_622_400_000_000)),
     };
-    match random.below(8) {
+    match random.below(9) {
         0 => Numbers::Absolute(WindowNumbers { limit, window, group }),
         1 => {
             let hard_limit_factor = random.pick(&[None, Some(1.0), Some(1.1), Some(1e6)]);
@@ -219,6 +220,7 @@ fn numbers(random: &mut Random) -> Numbers {
         }
         2 => Numbers::SlidingWindow(CounterNumbers { limit, window }),
         3 => Numbers::FixedWindow(CounterNumbers { limit, window }.into()),
+        8 => Numbers::FixedWindow(calendar(random)),
         4 => {
             let while_blocked =
                 random.pick(&[WhileBlocked::Count, WhileBlocked::Lengthen, WhileBlocked::Ignore]);
@@ -244,6 +246,43 @@ fn numbers(random: &mut Random) -> Numbers {
     }
 }
 
+/// Returns a fixed window that follows a calendar.
+fn calendar(random: &mut Random) -> FixedWindowNumbers {
+    let (per, starts) = random.pick(&[
+        (CalendarUnit::Day, "06:30"),
+        (CalendarUnit::Week, "sunday"),
+        (CalendarUnit::Month, "28"),
+        (CalendarUnit::Month, "1"),
+    ]);
+    FixedWindowNumbers {
+        limit: random.between(1, 1_000_000),
+        window: None,
+        per: Some(per),
+        zone: random.pick(&[None, Some("UTC"), Some("Europe/Berlin"), Some("Etc/GMT+12")]).map(str::to_owned),
+        starts: random.once_in(2).then(|| starts.parse().unwrap()),
+    }
+}
+
+/// Returns a fixed window with fields that exclude each other, or that do not fit. The database does not know
+/// the names of zones, so none is only misspelled.
+fn odd_calendar(random: &mut Random) -> FixedWindowNumbers {
+    let starts = random.pick(&[None, Some("00:00"), Some("monday"), Some("1"), Some("28")]);
+    FixedWindowNumbers {
+        limit: random.pick(&[1, 1, 1, 0, 9_007_199_254_740_991, 9_007_199_254_740_992]),
+        window: random.once_in(3).then(|| period(random)),
+        per: random.pick(&[
+            None,
+            Some(CalendarUnit::Day),
+            Some(CalendarUnit::Week),
+            Some(CalendarUnit::Month),
+        ]),
+        zone: random
+            .pick(&[None, None, Some("Europe/Berlin"), Some(""), Some("a b"), Some("/"), Some("é")])
+            .map(str::to_owned),
+        starts: starts.map(|starts| starts.parse().unwrap()),
+    }
+}
+
 /// Returns any strategy, with numbers at their bounds.
 fn odd_numbers(random: &mut Random) -> Numbers {
     let (limit, window) = (random.pick(&COUNTS), period(random));
@@ -261,7 +300,8 @@ fn odd_numbers(random: &mut Random) -> Numbers {
         }
         tier
     };
-    match random.below(6) {
+    match random.below(7) {
+        6 => Numbers::FixedWindow(odd_calendar(random)),
         0 => Numbers::Absolute(WindowNumbers { limit, window, group }),
         1 => {
             let hard_limit_factor = Some(random.pick(&FRACTIONS));
