@@ -207,7 +207,9 @@ fn rules_of(response: &Value) -> impl Iterator<Item = String> {
         if let Value::String(unit) = &rule["missing_unit"] {
             let (id, then) = (text(&rule["rule"]), text(&rule["if_missing"]));
             let name = name_suffix(rule);
-            return format!("{id}{name} {says}{note}: the request has no cost in {unit:?} (if_missing: {then})");
+            return format!(
+                "{id}{name} {says}{note}: the request has no cost in {unit:?} (if_missing: {then})"
+            );
         }
         let (key, name) = (text(&rule["key"]), name_suffix(rule));
         if rule["blocked"] == json!(true) {

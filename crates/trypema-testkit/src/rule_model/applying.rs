@@ -1,7 +1,8 @@
 //! Which rules apply to a request, under which counters, at which cost.
 
 use trypema::rules::{
-    Condition, CounterNumbers, FixedWindowNumbers, IfMissing, KeyVerdict, Numbers, Override, Rule, Rules, Scope,
+    Condition, CounterNumbers, FixedWindowNumbers, IfMissing, KeyVerdict, Numbers, Override, Rule, Rules,
+    Scope,
 };
 
 use crate::rule_trace::SetBody;

@@ -219,7 +219,10 @@ impl Compiler<'_> {
         let field = field.then("when");
         if rule.when.len() > MAX_ATTRIBUTES {
             let count = rule.when.len();
-            self.refuse(&field, format!("{count} conditions: a request has at most {MAX_ATTRIBUTES} attributes"));
+            self.refuse(
+                &field,
+                format!("{count} conditions: a request has at most {MAX_ATTRIBUTES} attributes"),
+            );
             return Vec::new();
         }
         let is_in_key =
@@ -230,10 +233,13 @@ impl Compiler<'_> {
             if let Some(reason) = problem_with_name(name) {
                 self.refuse(&field, format!("attribute {name:?} {reason}"));
             } else if let Some(problem) = condition.problem(name, is_in_key(name)) {
-                let at = problem.value.map_or_else(|| field.clone(), |index| match condition {
-                    Condition::NoneOf(_) => field.then("not").at(index),
-                    _ => field.at(index),
-                });
+                let at = problem.value.map_or_else(
+                    || field.clone(),
+                    |index| match condition {
+                        Condition::NoneOf(_) => field.then("not").at(index),
+                        _ => field.at(index),
+                    },
+                );
                 self.refuse(&at, problem.reason);
             } else if let Some(attribute) = self.attribute(name, &field) {
                 conditions.push(CompiledCondition::new(attribute, condition));
@@ -265,7 +271,10 @@ impl Compiler<'_> {
     fn check_unit(&mut self, rule: &Rule, field: &FieldPath) {
         let unit = rule.unit_name();
         let is_known = unit == REQUESTS || self.units.iter().any(|known| **known == *unit);
-        if !is_known && !self.has_replaced(&FieldPath::of("units")) && !self.is_replaced(&FieldPath::of("units")) {
+        if !is_known
+            && !self.has_replaced(&FieldPath::of("units"))
+            && !self.is_replaced(&FieldPath::of("units"))
+        {
             let given: String = unit.chars().take(MAX_ID_BYTES).collect();
             let declared = self.units.iter().map(|unit| &**unit);
             let declared = std::iter::once(REQUESTS).chain(declared).collect::<Vec<_>>().join(", ");
@@ -275,7 +284,10 @@ impl Compiler<'_> {
             );
         }
         if rule.postpaid && matches!(rule.strategy, Numbers::Abuse(_)) {
-            self.refuse(&field.then("postpaid"), "the strategy abuse counts attempts, which have no later cost");
+            self.refuse(
+                &field.then("postpaid"),
+                "the strategy abuse counts attempts, which have no later cost",
+            );
         }
     }
 

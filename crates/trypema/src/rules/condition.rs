@@ -317,7 +317,9 @@ mod tests {
         match pattern.split_first() {
             None => value.is_empty(),
             Some(('*', rest)) => (0..=value.len()).any(|at| is_match(rest, &value[at..])),
-            Some((first, rest)) => value.split_first().is_some_and(|(one, more)| one == first && is_match(rest, more)),
+            Some((first, rest)) => {
+                value.split_first().is_some_and(|(one, more)| one == first && is_match(rest, more))
+            }
         }
     }
 

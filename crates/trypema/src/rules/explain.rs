@@ -108,7 +108,8 @@ impl Explanation {
         request: &Request<'_>,
     ) -> Result<Self, TrypemaError> {
         verdict.set.validate(request)?;
-        let sets: Vec<IndexedSet<'_>> = request.sets().iter().map(|one| verdict.set.index_set(*one)).collect();
+        let sets: Vec<IndexedSet<'_>> =
+            request.sets().iter().map(|one| verdict.set.index_set(*one)).collect();
         let is_applied = |number: u32| verdict.outcomes.iter().any(|outcome| outcome.rule == number);
         let reasons = (0..).zip(&verdict.set.rules).filter(|(number, _)| !is_applied(*number));
         let reasons = reasons
@@ -149,12 +150,7 @@ impl RuleSet {
     }
 
     /// Returns the reason why a rule does not apply to an attribute set.
-    fn reason_of_set(
-        &self,
-        number: u32,
-        rule: &CompiledRule,
-        indexed: &IndexedSet<'_>,
-    ) -> NotApplyingReason {
+    fn reason_of_set(&self, number: u32, rule: &CompiledRule, indexed: &IndexedSet<'_>) -> NotApplyingReason {
         let has_plan = |wanted: &String| indexed.plan == Some(wanted);
         let is_endpoint = rule.endpoints.is_empty()
             || rule.endpoints.iter().any(|endpoint| endpoint.matches(indexed.method, indexed.path.as_ref()));

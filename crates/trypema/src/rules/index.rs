@@ -13,8 +13,8 @@ mod by_condition;
 use foldhash::quality::RandomState;
 use hashbrown::HashMap;
 
-use super::endpoint::{EndpointPattern, Path, Segment, methods_of, segments};
 use super::condition::CompiledCondition;
+use super::endpoint::{EndpointPattern, Path, Segment, methods_of, segments};
 use super::request::IndexedSet;
 use crate::check::MAX_CHECKS;
 
@@ -131,11 +131,7 @@ impl Index {
     /// Calls `visit` for every rule whose endpoints, methods, plans and conditions match the request. The arguments are
     /// the number of the rule, and the attribute that the request lacks, if this keeps the rule from
     /// applying. A rule with several endpoints may be visited several times.
-    pub(super) fn visit_targeted(
-        &self,
-        indexed: &IndexedSet<'_>,
-        mut visit: impl FnMut(u32, Option<u16>),
-    ) {
+    pub(super) fn visit_targeted(&self, indexed: &IndexedSet<'_>, mut visit: impl FnMut(u32, Option<u16>)) {
         self.search(indexed, |by_attributes| by_attributes.visit(indexed, &mut visit));
     }
 

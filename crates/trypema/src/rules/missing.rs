@@ -103,7 +103,8 @@ impl RuleSet {
         let mut needed: BTreeMap<&str, Vec<&Rule>> = BTreeMap::new();
         for compiled in self.rules.iter().filter(|compiled| compiled.rule.enabled) {
             let keys = compiled.placeholders.iter().map(|placeholder| &*placeholder.name);
-            let needs_value = |(_, condition): &(&String, &Condition)| matches!(condition, Condition::OneOf(_));
+            let needs_value =
+                |(_, condition): &(&String, &Condition)| matches!(condition, Condition::OneOf(_));
             let conditions = compiled.rule.when.iter().filter(needs_value).map(|(name, _)| name.as_str());
             for name in keys.chain(conditions).collect::<BTreeSet<_>>() {
                 needed.entry(name).or_default().push(&compiled.rule);

@@ -365,8 +365,7 @@ impl PlanBuilder<'_> {
         if rule.fails_on_missing() && self.on_missing == OnMissing::Fail {
             return Err(rule.missing_error(self.set, missing));
         }
-        let is_known =
-            self.outcomes.last().is_some_and(|last| last.rule == number && last.missing.is_some());
+        let is_known = self.outcomes.last().is_some_and(|last| last.rule == number && last.missing.is_some());
         // Without a key it is unknown whether the candidate's share includes the request.
         if rule.rule.share.is_some() || is_known {
             return Ok(());

@@ -172,8 +172,11 @@ impl<'a> Request<'a> {
 
     /// Fails if the request has too many sets or attributes.
     pub(super) fn check_bounds(&self) -> Result<(), TrypemaError> {
-        let (sets, attributes) = (self.sets().len(), self.sets().iter().map(|set| set.attributes.len()).sum());
-        for (count, max, name) in [(sets, MAX_SETS, "attribute sets"), (attributes, MAX_ATTRIBUTES, "attributes")] {
+        let (sets, attributes) =
+            (self.sets().len(), self.sets().iter().map(|set| set.attributes.len()).sum());
+        for (count, max, name) in
+            [(sets, MAX_SETS, "attribute sets"), (attributes, MAX_ATTRIBUTES, "attributes")]
+        {
             if count > max {
                 let reason = format!("{count} {name}: at most {max} are allowed");
                 return Err(TrypemaError::InvalidRequest { reason });

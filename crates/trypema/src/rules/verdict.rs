@@ -188,7 +188,10 @@ impl Verdict {
             };
             let is_blocked = outcome.is_blocked && outcome.missing.is_none();
             let (rule, cost) = (&compiled.rule, outcome.cost);
-            Some((index, RuleDecision { rule, key, cost, limit, decision, missing, missing_unit, is_blocked }))
+            Some((
+                index,
+                RuleDecision { rule, key, cost, limit, decision, missing, missing_unit, is_blocked },
+            ))
         })
     }
 

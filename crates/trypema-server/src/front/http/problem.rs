@@ -151,9 +151,7 @@ impl From<&TrypemaError> for ApiError {
             TrypemaError::InvalidRequest { reason } => Self::bad_request(reason.clone()),
             TrypemaError::InvalidRedisKey { .. }
             | TrypemaError::MissingAttribute { .. }
-            | TrypemaError::MissingCost { .. } => {
-                Self::bad_request(error.to_string())
-            }
+            | TrypemaError::MissingCost { .. } => Self::bad_request(error.to_string()),
             _ => Self::Library(Box::new(Problem::from(error))),
         }
     }

@@ -471,8 +471,7 @@ mod tests {
 
     fn refusal_of(body: &str) -> String {
         let body = body.as_bytes();
-        let read =
-            if is_batch(body) { read_batch(body, 2).map(drop) } else { read_one(body).map(drop) };
+        let read = if is_batch(body) { read_batch(body, 2).map(drop) } else { read_one(body).map(drop) };
         read.expect_err("the body is invalid").to_json()
     }
 
@@ -508,7 +507,10 @@ mod tests {
             (r#"{"attributes":"user=ann"}"#, "expected an object of texts, or a list of texts"),
             (r#"{"attributes":{},"cost":-1}"#, "expected a cost: a whole number, 0 or more"),
             (r#"{"attributes":{},"cost":1.5}"#, "expected a cost: a whole number, 0 or more"),
-            (r#"{"attributes":{},"cost":18446744073709551616}"#, "expected a cost: a whole number, 0 or more"),
+            (
+                r#"{"attributes":{},"cost":18446744073709551616}"#,
+                "expected a cost: a whole number, 0 or more",
+            ),
             (r#"{"attributes":{},"mode":"burn"}"#, "unknown variant `burn`"),
             (r#"[[{"user":"bob"},2,"peek"]]"#, "expected an object"),
             (r#"{"attributes":{}} x"#, "trailing characters"),
@@ -548,8 +550,7 @@ mod tests {
 
     #[test]
     fn escapes_are_understood() {
-        let (mode, sets) =
-            parsed(r#" {"attributes": {"\u0075ser": "a\nb"}, "cost": 3, "mode": "record"}"#);
+        let (mode, sets) = parsed(r#" {"attributes": {"\u0075ser": "a\nb"}, "cost": 3, "mode": "record"}"#);
         assert_eq!((mode, sets), (Mode::Record, vec![(vec![pair("user", "a\nb")], Some(3), None)]));
     }
 

@@ -79,7 +79,8 @@ fn explanations_name_conditions_and_missing_costs() {
         let rules = response["not_applying"].as_array().unwrap().iter();
         rules.map(|rule| json!([rule["rule"], rule["reason"]])).collect::<Vec<_>>()
     };
-    let in_europe = json!({"attributes": {"user": "ann", "tenant": "acme", "region": "eu"}, "costs": {"tokens": 1}});
+    let in_europe =
+        json!({"attributes": {"user": "ann", "tenant": "acme", "region": "eu"}, "costs": {"tokens": 1}});
     assert_eq!(reasons(in_europe), [json!(["tenant", "the rule is for other values of \"region\""])]);
     let without = json!({"attributes": {"user": "ann", "tenant": "acme"}});
     assert_eq!(reasons(without), [json!(["tenant", "the request has no cost in \"tokens\""])]);
@@ -96,7 +97,10 @@ fn bad_costs_and_sets_are_refused() {
     let many_attributes: serde_json::Map<String, Value> =
         (0..17).map(|number| (format!("a{number}"), json!("x"))).collect();
     let cases = [
-        (json!({"attributes": attributes, "costs": {"tokens": 1, "tokns": 1}}), "unit \"tokns\" is not declared"),
+        (
+            json!({"attributes": attributes, "costs": {"tokens": 1, "tokns": 1}}),
+            "unit \"tokns\" is not declared",
+        ),
         (json!({"attributes": attributes, "costs": {"tokens": -1}}), "expected a cost: a whole number"),
         (json!({"attributes": attributes, "costs": {"tokens": 1.5}}), "expected a cost: a whole number"),
         (json!({"attributes": attributes, "cost": 1, "costs": {"tokens": 1}}), "`cost` beside `costs`"),

@@ -153,10 +153,15 @@ fn a_file_explains_units_and_sets() {
     let file = service.rules_file();
     let set = r#"{"attributes": {"tenant": "acme"}, "costs": {"tokens": 20}}"#;
     let path = file.to_str().unwrap();
-    let ran = run(["explain", "user=ann", "model=other", "--cost", "tokens=1", "--set", set, "--rules", path]);
+    let ran =
+        run(["explain", "user=ann", "model=other", "--cost", "tokens=1", "--set", set, "--rules", path]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(ran.out.contains("tenant|tenant=acme allows: 50 of 50 tokens left"), "{}", ran.out);
-    assert!(ran.out.contains("tokens: does not apply, the rule is for other values of \"model\""), "{}", ran.out);
+    assert!(
+        ran.out.contains("tokens: does not apply, the rule is for other values of \"model\""),
+        "{}",
+        ran.out
+    );
     let wrong = run(["explain", "user=ann", "--cost", "tokns=1", "--rules", path]);
     assert!(wrong.code == Some(2) && wrong.err.contains("unit \"tokns\" is not declared"), "{wrong:?}");
 }

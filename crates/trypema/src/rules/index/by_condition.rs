@@ -129,9 +129,11 @@ impl ConditionIndex {
             let found = self.absent.binary_search_by_key(&attribute, |(attribute, _)| *attribute);
             found.map_or(0, |at| self.absent[at].1.len())
         };
-        let is_only_absent =
-            |attribute: u16| self.present.binary_search_by_key(&attribute, |(attribute, _)| *attribute).is_err();
-        let present = self.present.iter().map(|(attribute, values)| values.max_rules().max(of_absent(*attribute)));
+        let is_only_absent = |attribute: u16| {
+            self.present.binary_search_by_key(&attribute, |(attribute, _)| *attribute).is_err()
+        };
+        let present =
+            self.present.iter().map(|(attribute, values)| values.max_rules().max(of_absent(*attribute)));
         let absent = self.absent.iter().filter(|(attribute, _)| is_only_absent(*attribute));
         self.any.len() + present.sum::<usize>() + absent.map(|(_, rules)| rules.len()).sum::<usize>()
     }

@@ -102,7 +102,10 @@ async fn a_request_may_cost_another_unit() {
 
     let denied = send(&tokens().build().unwrap(), request()).await;
     assert_eq!((denied.status.as_u16(), denied.header("retry-after")), (429, None));
-    assert_eq!(denied.json()["detail"], "The request has no cost in \"tokens\", which rule \"tokens\" counts.");
+    assert_eq!(
+        denied.json()["detail"],
+        "The request has no cost in \"tokens\", which rule \"tokens\" counts."
+    );
 }
 
 /// Both rules are refunded, each in its own unit.
