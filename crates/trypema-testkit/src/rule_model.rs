@@ -5,11 +5,12 @@ mod applying;
 mod counting;
 mod draw;
 mod walk;
+mod window;
 
 use std::collections::BTreeMap;
 
 use trypema::clock::Timestamp;
-use trypema::rules::{Numbers, Rule, Rules, Scope};
+use trypema::rules::{Override, Rule, Rules, Scope};
 
 use crate::rule_trace::{CheckBody, RuleAnswer, RuleOutcome, RuleSubject, SetBody};
 
@@ -17,6 +18,7 @@ use applying::applying;
 use counting::CountedUnits;
 pub use draw::{draw_request, draw_rules};
 pub use walk::{Walked, walk};
+use window::AlignedWindow;
 
 /// Rules with fixed windows, and the units that were counted.
 #[derive(Debug, Clone)]
@@ -27,19 +29,24 @@ pub struct RuleModel {
 
 impl RuleModel {
     /// Creates a model that has counted nothing. Returns `None` if the rules have something that the model does
-    /// not know: another strategy, candidates, addresses, or endpoints with methods or with `*` as a segment.
+    /// not know: another strategy, a calendar that needs a time zone, candidates, addresses, or endpoints with
+    /// methods or with `*` as a segment.
     pub fn new(rules: &Rules) -> Option<Self> {
         let is_plain = |endpoint: &String| {
             endpoint.starts_with('/') && !endpoint.strip_suffix("/**").unwrap_or(endpoint).contains('*')
         };
         let is_known = |rule: &Rule| {
-            matches!(rule.strategy, Numbers::FixedWindow(_))
+            AlignedWindow::of(&rule.strategy).is_some()
                 && !matches!(rule.scope, Scope::Ip | Scope::Endpoint)
                 && rule.endpoints.iter().all(is_plain)
                 && rule.candidate_for.is_none()
         };
         let has_addresses = [&rules.allow, &rules.block].iter().any(|list| list.contains_key("ip"));
-        let is_known = rules.rules.iter().all(is_known) && !has_addresses;
+        let is_modelled = |overriding: &Override| {
+            overriding.strategy.as_ref().is_none_or(|strategy| AlignedWindow::of(strategy).is_some())
+        };
+        let is_known =
+            rules.rules.iter().all(is_known) && rules.overrides.iter().all(is_modelled) && !has_addresses;
         is_known.then(|| Self { rules: rules.clone(), counted: CountedUnits::default() })
     }
 

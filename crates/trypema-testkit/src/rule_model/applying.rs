@@ -1,10 +1,8 @@
 //! Which rules apply to a request, under which counters, at which cost.
 
-use trypema::rules::{
-    Condition, CounterNumbers, FixedWindowNumbers, IfMissing, KeyVerdict, Numbers, Override, Rule, Rules,
-    Scope,
-};
+use trypema::rules::{Condition, IfMissing, KeyVerdict, Override, Rule, Rules, Scope};
 
+use super::window::AlignedWindow;
 use crate::rule_trace::SetBody;
 
 /// A rule that applies to a request.
@@ -99,14 +97,8 @@ fn asked_of(
         };
     };
     let strategy = overriding.and_then(|overriding| overriding.strategy.as_ref());
-    // The model draws no other strategies and no calendars.
-    let Numbers::FixedWindow(FixedWindowNumbers { limit, window: Some(window), .. }) =
-        strategy.unwrap_or(&rule.strategy)
-    else {
-        return Ok(None);
-    };
-    let numbers = CounterNumbers { limit: *limit, window: *window };
-    Ok(Some(AskedPart::Counter { key, numbers, cost }))
+    let window = AlignedWindow::of(strategy.unwrap_or(&rule.strategy));
+    Ok(window.map(|window| AskedPart::Counter { key, window, cost }))
 }
 
 /// Adds a part of a rule. "A counter that two sets hit is asked for the sum." A rule denies a request once for

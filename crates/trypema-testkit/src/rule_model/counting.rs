@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use trypema::clock::Timestamp;
-use trypema::rules::{Action, CounterNumbers, Rule};
+use trypema::rules::{Action, Rule};
 
 use super::applying::{Asked, AskedPart};
 use crate::rule_trace::{CounterAnswer, Mode, RuleAnswer, RuleOutcome};
@@ -29,21 +29,6 @@ impl Decided<'_> {
     }
 }
 
-/// One counter at one time.
-struct Window {
-    name: (String, u64),
-    limit: u64,
-    end_us: u64,
-}
-
-impl Window {
-    fn new(key: &str, numbers: &CounterNumbers, at: Timestamp) -> Self {
-        let window_us = numbers.window.0.as_micros() as u64;
-        let start_us = at.as_micros() / window_us * window_us;
-        Self { name: (key.to_owned(), start_us), limit: numbers.limit, end_us: start_us + window_us }
-    }
-}
-
 /// The counted units, by the name of the counter and the start of the window in microseconds.
 #[derive(Debug, Clone, Default)]
 pub(super) struct CountedUnits(BTreeMap<(String, u64), u64>);
@@ -62,11 +47,11 @@ impl CountedUnits {
                 AskedPart::Missing { name } => (rule.id.clone(), CounterAnswer::Missing(name.clone()), None),
                 AskedPart::Blocked { key } => (key.clone(), CounterAnswer::Blocked, None),
                 AskedPart::Counter { .. } if is_refused && !rule.is_shadow() => continue,
-                AskedPart::Counter { key, numbers, cost } => {
-                    let window = Window::new(key, numbers, at);
-                    let counted = self.0.get(&window.name).copied().unwrap_or(0);
+                AskedPart::Counter { key, window, cost } => {
+                    let name = (key.clone(), window.start_us(at));
+                    let counted = self.0.get(&name).copied().unwrap_or(0);
                     let left = window.limit.saturating_sub(counted);
-                    let wait = Duration::from_micros(window.end_us - at.as_micros());
+                    let wait = window.until_end(at);
                     // "`postpaid: true`: it denies while nothing is left (it asks for one unit), and records
                     // whatever cost is reported, overdrawing if necessary."
                     let asked = match (rule.postpaid, mode) {
@@ -75,7 +60,7 @@ impl CountedUnits {
                         (true, _) => 1,
                     };
                     if asked <= left {
-                        spent.push((*rule, window.name, *cost));
+                        spent.push((*rule, name, *cost));
                         (
                             key.clone(),
                             CounterAnswer::Allowed(left.saturating_sub(*cost)),

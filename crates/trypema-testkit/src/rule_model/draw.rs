@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use trypema::rules::{
-    Action, Condition, CounterNumbers, IfMissing, KeyVerdict, Numbers, Override, Period, Rule, Rules, Scope,
+    Action, CalendarUnit, Condition, FixedWindowNumbers, IfMissing, KeyVerdict, Numbers, Override, Period,
+    Rule, Rules, Scope,
 };
 
 use crate::random::Random;
@@ -75,8 +76,11 @@ fn rule(random: &mut Random, number: u64) -> Rule {
 }
 
 fn numbers(random: &mut Random) -> Numbers {
-    let window = Period(Duration::from_secs(random.pick(&[10, 20, 60])));
-    Numbers::FixedWindow(CounterNumbers { limit: random.between(1, 20), window }.into())
+    let (limit, zone, starts) = (random.between(1, 20), None, None);
+    let window = random.pick(&[Some(10), Some(20), Some(60), None]);
+    let window = window.map(|seconds| Period(Duration::from_secs(seconds)));
+    let per = window.is_none().then(|| random.pick(&[CalendarUnit::Day, CalendarUnit::Week]));
+    Numbers::FixedWindow(FixedWindowNumbers { limit, window, per, zone, starts })
 }
 
 fn endpoints(random: &mut Random) -> Vec<String> {

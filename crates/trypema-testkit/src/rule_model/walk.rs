@@ -12,6 +12,9 @@ use crate::rule_trace::{RuleAnswer, RuleOutcome, RuleStep, RuleSubject, RuleTrac
 /// The number of requests to each set of rules.
 const STEPS: u64 = 30;
 
+/// The longest time between two requests: three days.
+const LONGEST_PAUSE_MS: u64 = 259_200_000;
+
 /// The time before the first request: the start of a window of every length.
 const START: Timestamp = Timestamp::from_micros(1_600_002_000_000_000);
 
@@ -65,6 +68,7 @@ impl Walked {
 /// Returns the time between two requests. It is longer than an interval of the hybrid provider, which
 /// therefore leases nothing and remembers no denial.
 fn pause(random: &mut Random) -> Duration {
-    let longest_ms = random.pick(&[500, 500, 3_000, 20_000]);
+    let longest_ms =
+        if random.once_in(20) { LONGEST_PAUSE_MS } else { random.pick(&[500, 500, 3_000, 20_000]) };
     Duration::from_millis(random.between(101, longest_ms))
 }
