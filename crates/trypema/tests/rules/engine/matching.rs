@@ -221,7 +221,7 @@ proptest! {
         let is_missing = |name: &&str| sets.iter().all(|set| set.value(name).is_none());
         let is_skipping = |parts: &Parts| {
             let is_targeted = sets.iter().any(|set| set.is_targeted(parts));
-            parts.if_missing == IfMissing::Skip && is_targeted && parts.attributes.iter().any(|name| is_missing(name))
+            parts.if_missing == IfMissing::Skip && is_targeted && parts.attributes.iter().any(&is_missing)
         };
 
         let paths: Vec<Option<String>> = sets.iter().map(SetParts::path_text).collect();
