@@ -17,7 +17,7 @@ pub(super) struct Asked<'m> {
 pub(super) enum AskedPart {
     Counter {
         key: String,
-        numbers: CounterNumbers,
+        window: AlignedWindow,
         cost: u64,
     },
     /// An override blocks the counter.
