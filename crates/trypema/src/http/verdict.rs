@@ -22,9 +22,9 @@ impl<'a> Policy<'a> {
         })
     }
 
-    /// Returns the enforced rules of a verdict.
+    /// Returns the enforced rules of a verdict, each once.
     pub(crate) fn of_rules(verdict: &'a Verdict) -> impl Iterator<Item = Self> {
-        let rules = verdict.rules().filter(|rule| !rule.rule.is_shadow());
+        let rules = verdict.tightest_of_each_rule().filter(|rule| !rule.rule.is_shadow());
         rules.map(|rule| Policy {
             name: &rule.rule.id,
             quota: rule.limit.quota(),

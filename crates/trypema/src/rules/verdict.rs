@@ -2,6 +2,8 @@
 
 mod comparison;
 
+#[cfg(feature = "http")]
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -195,6 +197,24 @@ impl Verdict {
         })
     }
 
+    /// The same as [`Verdict::rules`], but of several counters of one rule only the tightest: the one with the
+    /// longest wait, or with the fewest units left. Clients know limits by the names of their rules.
+    #[cfg(feature = "http")]
+    pub(crate) fn tightest_of_each_rule(&self) -> impl Iterator<Item = RuleDecision<'_>> {
+        // Counters of one rule follow each other, and most requests have one counter per rule.
+        let is_repeated = self.outcomes.windows(2).any(|pair| pair[0].rule == pair[1].rule);
+        let rule_of = |index: usize| self.outcomes.get(index).map(|outcome| outcome.rule);
+        let is_tightest = move |(index, decided): &(usize, RuleDecision<'_>)| {
+            let of_same_rule = |(other, _): &(usize, RuleDecision<'_>)| rule_of(*other) == rule_of(*index);
+            let mut same_rule = self.rules_by_index().filter(of_same_rule);
+            let tightness = (tightness(decided.decision), Reverse(*index));
+            !is_repeated
+                || same_rule
+                    .all(|(other, decided)| (self::tightness(decided.decision), Reverse(other)) <= tightness)
+        };
+        self.rules_by_index().filter(is_tightest).map(|(_, decided)| decided)
+    }
+
     /// Returns the counter name of an outcome.
     pub(super) fn key(&self, index: usize) -> &str {
         let end_of = |index: usize| self.outcomes.get(index).map_or(0, |outcome| outcome.key_end);
@@ -217,4 +237,11 @@ impl Verdict {
         denied.rule.action == Action::Throttle
             && denied.decision.retry_after().is_some_and(|wait| wait <= denied.rule.longest_delay())
     }
+}
+
+/// Returns a value that is greater the tighter a decision is.
+#[cfg(feature = "http")]
+fn tightness(decision: &Decision) -> (bool, bool, Option<Duration>, Reverse<u64>) {
+    let wait = decision.retry_after();
+    (!decision.is_allowed(), wait.is_none(), wait, Reverse(decision.remaining()))
 }

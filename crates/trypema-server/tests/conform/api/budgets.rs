@@ -122,3 +122,23 @@ fn bad_costs_and_sets_are_refused() {
     }
     assert_eq!(left(&mut client), before);
 }
+
+/// Headers and problems name each rule once, with its tightest counter.
+#[test]
+fn headers_name_each_rule_once() {
+    let service = InProcess::with_rules(TOKENS);
+    let mut client = service.client();
+    let two_users = |ann: u64, bob: u64| {
+        let set =
+            |user: &str, tokens: u64| json!({"attributes": {"user": user}, "costs": {"tokens": tokens}});
+        json!({"sets": [set("ann", ann), set("bob", bob)]}).to_string()
+    };
+    let mut send = |body: &str| client.send("POST", "/v1/check?headers=standard&deny_status=429", &[], body);
+    let allowed = send(&two_users(30, 60));
+    assert_eq!(allowed.status, 200, "{allowed:?}");
+    let left = allowed.header("ratelimit").unwrap();
+    assert!(left.contains("\"requests\";r=9") && left.contains("\"tokens\";r=40"), "{left}");
+    assert_eq!(left.matches("tokens").count(), 1, "{left}");
+    let denied = send(&two_users(10, 41));
+    assert_eq!((denied.status, &denied.json()["violated-policies"]), (429, &json!(["tokens"])), "{denied:?}");
+}
