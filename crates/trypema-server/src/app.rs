@@ -265,12 +265,12 @@ impl App {
     }
 }
 
-/// Warns if more rules can apply to one request than the engine accepts, before such a request fails.
+/// Warns if more rules can apply to one attribute set than the engine accepts for a request, before such a request fails.
 fn warn_if_too_many(rules: &RuleSet) {
     let most = rules.applying_upper_bound();
     if most > RuleSet::MAX_APPLYING {
         tracing::warn!(
-            "rules: up to {most} rules can apply to one request, the maximum is {}; requests to which more rules apply fail \
+            "rules: up to {most} rules can apply to one attribute set, the maximum for a request is {}; requests to which more rules apply fail \
              (`trypema rules validate` explains the estimate)",
             RuleSet::MAX_APPLYING
         );

@@ -35,7 +35,7 @@ mod yaml;
 pub use changes::RuleSetChanges;
 pub use condition::Condition;
 pub use definition::{
-    AbuseNumbers, Action, BucketLimit, BucketNumbers, CalendarUnit, CounterNumbers, FixedWindowNumbers,
+    AbuseNumbers, Action, BucketLimit, BucketNumbers, CalendarPeriod, CounterNumbers, FixedWindowNumbers,
     IfMissing, KeyVerdict, Numbers, OnStoreFailure, Override, Rule, Rules, Scope, SuppressedNumbers,
     TierNumbers, WhileBlocked, WindowNumbers,
 };

@@ -150,12 +150,18 @@ impl RequestArgs {
                 return Err(format!("the cost in {unit:?} is given twice"));
             }
         }
-        let first = json!({"attributes": attributes, "costs": costs});
+        let is_given = !self.attributes.is_empty();
+        if !is_given && !self.set.is_empty() && !costs.is_empty() {
+            return Err("--cost is for the attributes NAME=VALUE; write the costs of a --set into it".to_owned());
+        }
+        let mut first = json!({"attributes": attributes});
+        if !costs.is_empty() {
+            first["costs"] = Value::Object(costs);
+        }
         if self.set.is_empty() {
             return Ok(first);
         }
         // Without attributes, the request consists of the further sets.
-        let is_given = !self.attributes.is_empty();
         let sets: Vec<&Value> = is_given.then_some(&first).into_iter().chain(&self.set).collect();
         Ok(json!({"sets": sets}))
     }

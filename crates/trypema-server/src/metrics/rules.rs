@@ -133,7 +133,7 @@ impl RuleMetrics {
             if rule.decision.is_allowed() {
                 if is_alone || outcome == Outcome::Allowed {
                     counters.allowed.add_one();
-                    if mode != Mode::Peek {
+                    if mode != Mode::Peek && !rule.decision.is_uncounted() {
                         // Reported costs may be absurd; the sum must not wrap at once.
                         counters.units.add(rule.cost.min(MAX_UNITS_AT_ONCE));
                     }
@@ -153,7 +153,8 @@ impl RuleMetrics {
         }
     }
 
-    /// Counts the rules that skipped a request because it lacks an attribute of their keys. Also warns
+    /// Counts the rules that skipped a request because it lacks an attribute of their keys or a cost in their
+    /// units. Also warns
     /// about rules that never matched a request.
     pub(crate) fn count_skipped(&self, verdict: &Verdict, request: &Request<'_>) {
         let rules = verdict.set();
@@ -235,7 +236,7 @@ impl RuleMetrics {
         text.family(
             "trypema_rules_skipped_total",
             MetricType::Counter,
-            "Requests that a rule skipped because they lack an attribute of its key. Estimated if more than 64 rules can be targeted at one request.",
+            "Requests that a rule skipped because they lack an attribute of its key or a cost in its unit. Estimated if more than 64 rules can be targeted at one request.",
         );
         for (id, RuleEntry { rule, .. }) in &sorted {
             text.sample(&[("rule", id)], rule.skipped.get());

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use trypema::rules::{
-    Action, CalendarUnit, Condition, FixedWindowNumbers, IfMissing, KeyVerdict, Numbers, Override, Period,
+    Action, CalendarPeriod, Condition, FixedWindowNumbers, IfMissing, KeyVerdict, Numbers, Override, Period,
     Rule, Rules, Scope,
 };
 
@@ -79,7 +79,7 @@ fn numbers(random: &mut Random) -> Numbers {
     let (limit, zone, starts) = (random.between(1, 20), None, None);
     let window = random.pick(&[Some(10), Some(20), Some(60), None]);
     let window = window.map(|seconds| Period(Duration::from_secs(seconds)));
-    let per = window.is_none().then(|| random.pick(&[CalendarUnit::Day, CalendarUnit::Week]));
+    let per = window.is_none().then(|| random.pick(&[CalendarPeriod::Day, CalendarPeriod::Week]));
     Numbers::FixedWindow(FixedWindowNumbers { limit, window, per, zone, starts })
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use trypema::clock::Timestamp;
-use trypema::rules::{CalendarUnit, FixedWindowNumbers, Numbers};
+use trypema::rules::{CalendarPeriod, FixedWindowNumbers, Numbers};
 
 const DAY_US: u64 = 86_400_000_000;
 
@@ -24,9 +24,9 @@ impl AlignedWindow {
         };
         let (length_us, offset_us) = match (window, per) {
             (Some(window), None) => (window.0.as_micros() as u64, 0),
-            (None, Some(CalendarUnit::Day)) => (DAY_US, 0),
+            (None, Some(CalendarPeriod::Day)) => (DAY_US, 0),
             // The epoch was a Thursday, and a week starts on Monday.
-            (None, Some(CalendarUnit::Week)) => (7 * DAY_US, 3 * DAY_US),
+            (None, Some(CalendarPeriod::Week)) => (7 * DAY_US, 3 * DAY_US),
             _ => return None,
         };
         (zone.is_none() && starts.is_none()).then_some(Self { limit: *limit, length_us, offset_us })

@@ -8,6 +8,7 @@ mod limit;
 mod overrides;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
@@ -425,11 +426,18 @@ impl RuleSet {
             let is_candidate = rule.rule.candidate_for.is_some();
             let index = if is_candidate { &mut self.candidate_index } else { &mut self.index };
             let conditions = &rule.conditions;
-            let main_condition = main_condition(conditions);
+            let main = main_condition(conditions);
+            let main_condition = main.and_then(|index| conditions.get(index));
+            // A condition that the index answers by itself need not be tested again.
+            let is_answered =
+                |index: usize| Some(index) == main && main_condition.is_some_and(CompiledCondition::is_certain);
+            let tested = conditions.iter().enumerate().filter(|(index, _)| !is_answered(*index));
+            let tested_conditions: &Arc<[CompiledCondition]> =
+                &tested.map(|(_, condition)| condition.clone()).collect();
             let attributes = &attributes;
             index.file(
                 number as u32,
-                &IndexProperties { endpoints, plans, attributes, conditions, main_condition },
+                &IndexProperties { endpoints, plans, attributes, main_condition, tested_conditions },
             );
         }
         self.applying_upper_bound = self.index.applying_upper_bound();

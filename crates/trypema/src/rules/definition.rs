@@ -300,7 +300,7 @@ pub struct FixedWindowNumbers {
     pub window: Option<Period>,
     /// A window for each day, week or month of a calendar. Excludes `window`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub per: Option<CalendarUnit>,
+    pub per: Option<CalendarPeriod>,
     /// The time zone of the calendar: an IANA name such as `Europe/Berlin`. Defaults to `UTC`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
@@ -319,7 +319,7 @@ impl From<CounterNumbers> for FixedWindowNumbers {
 /// The length of a calendar's windows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum CalendarUnit {
+pub enum CalendarPeriod {
     /// Each day.
     Day,
     /// Each week.

@@ -144,6 +144,12 @@ impl RuleSet {
         rule: &CompiledRule,
         sets: &[IndexedSet<'_>],
     ) -> NotApplyingReason {
+        let blocking = sets.iter().find_map(|indexed| self.block_match(indexed));
+        let is_exempt = || sets.iter().all(|indexed| self.allow_match(indexed).is_some());
+        let exempting = || sets.first().filter(|_| is_exempt()).and_then(|first| self.allow_match(first));
+        if let (true, Some(ListMatch { attribute, .. })) = (rule.rule.enabled, blocking.or_else(exempting)) {
+            return NotApplyingReason::Listed(self.attribute_name(attribute).to_owned());
+        }
         let reasons = sets.iter().map(|indexed| self.reason_of_set(number, rule, indexed));
         // `max_by_key` returns the last of equal reasons; the first set is the one to name.
         reasons.rev().max_by_key(NotApplyingReason::rank).unwrap_or(NotApplyingReason::NoSets)
@@ -156,10 +162,6 @@ impl RuleSet {
             || rule.endpoints.iter().any(|endpoint| endpoint.matches(indexed.method, indexed.path.as_ref()));
         if !rule.rule.enabled {
             NotApplyingReason::Disabled
-        } else if let Some(ListMatch { attribute, .. }) =
-            self.block_match(indexed).or_else(|| self.allow_match(indexed))
-        {
-            NotApplyingReason::Listed(self.attribute_name(attribute).to_owned())
         } else if !is_endpoint {
             missing_of_endpoint(rule, indexed).map_or(NotApplyingReason::OtherEndpoint, |name| {
                 NotApplyingReason::MissingAttribute(name.to_owned())
@@ -168,6 +170,8 @@ impl RuleSet {
             NotApplyingReason::OtherPlan
         } else if let Some(failed) = rule.conditions.iter().find(|condition| !condition.holds(indexed)) {
             NotApplyingReason::OtherValue(self.attribute_name(failed.attribute).to_owned())
+        } else if let Some(ListMatch { attribute, .. }) = self.allow_match(indexed) {
+            NotApplyingReason::Listed(self.attribute_name(attribute).to_owned())
         } else {
             let missing =
                 rule.placeholders.iter().find(|placeholder| indexed.value(placeholder.attribute).is_none());

@@ -10,6 +10,8 @@
 mod bound;
 mod by_condition;
 
+use std::sync::Arc;
+
 use foldhash::quality::RandomState;
 use hashbrown::HashMap;
 
@@ -42,9 +44,10 @@ pub(super) struct IndexProperties<'a> {
     /// The attributes in the rule's key, the one that the fewest rules use first. Empty if the rule applies
     /// to requests without them as well.
     pub(super) attributes: &'a [u16],
-    pub(super) conditions: &'a [CompiledCondition],
-    /// The index of the condition that the rule is stored under, if any.
-    pub(super) main_condition: Option<usize>,
+    /// The condition that the rule is stored under, if any.
+    pub(super) main_condition: Option<&'a CompiledCondition>,
+    /// The conditions that a lookup has to test.
+    pub(super) tested_conditions: &'a Arc<[CompiledCondition]>,
 }
 
 /// An index of rules. See the module documentation.
@@ -93,7 +96,8 @@ struct AttributeIndex {
 #[derive(Debug)]
 struct RuleGroup {
     attributes: Box<[u16]>,
-    conditions: Box<[CompiledCondition]>,
+    /// Shared by all places of a rule in the index.
+    conditions: Arc<[CompiledCondition]>,
     entries: Vec<IndexEntry>,
 }
 
@@ -203,7 +207,7 @@ impl Plans {
 }
 
 impl AttributeIndex {
-    fn file(&mut self, entry: IndexEntry, attributes: &[u16], conditions: &[CompiledCondition]) {
+    fn file(&mut self, entry: IndexEntry, attributes: &[u16], conditions: &Arc<[CompiledCondition]>) {
         let groups = match attributes.first() {
             None if conditions.is_empty() => return self.unconditional.push(entry),
             None => &mut self.conditional,
@@ -216,12 +220,12 @@ impl AttributeIndex {
             }
         };
         let is_same =
-            |group: &&mut RuleGroup| *group.attributes == *attributes && *group.conditions == *conditions;
+            |group: &&mut RuleGroup| *group.attributes == *attributes && group.conditions == *conditions;
         match groups.iter_mut().rev().take(COMPARED_GROUPS).find(is_same) {
             Some(group) => group.entries.push(entry),
             None => groups.push(RuleGroup {
                 attributes: attributes.into(),
-                conditions: conditions.into(),
+                conditions: Arc::clone(conditions),
                 entries: vec![entry],
             }),
         }

@@ -7,17 +7,20 @@ use super::condition::Condition;
 use super::definition::{IfMissing, Rule};
 use super::request::{IndexedSet, Request};
 use super::set::{CompiledRule, RuleSet};
+use super::verdict::MissingInput;
 use crate::check::MAX_CHECKS;
 use crate::error::TrypemaError;
 
-/// A rule that does not apply to a request only because the request lacks an attribute.
+/// A rule that does not apply to a request only because the request lacks an attribute or a cost.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct SkippedRule<'s> {
     /// The rule.
     pub rule: &'s Rule,
     /// The first attribute of the rule's key that the request lacks.
-    pub attribute: &'s str,
+    pub attribute: Option<&'s str>,
+    /// The rule's unit, if the request has every attribute but no cost in this unit.
+    pub unit: Option<&'s str>,
 }
 
 /// An attribute, and the rules that need it.
@@ -33,9 +36,9 @@ pub struct NeededAttribute<'s> {
 
 impl RuleSet {
     /// Returns the rules that match a request by endpoint, method, plan and conditions but
-    /// [skip](IfMissing::Skip) it because it lacks an attribute, by priority. An attribute is missing if no set
-    /// of the request has it. Ignores candidates, lists and costs. Allocates, and the time grows with the number
-    /// of matching rules.
+    /// [skip](IfMissing::Skip) it because it lacks an attribute or a cost, by priority. An attribute or a cost is
+    /// missing if no set of the request has it. Ignores candidates and lists. Allocates, and the time grows with
+    /// the number of matching rules.
     ///
     /// ```
     /// use trypema::rules::{Request, RuleSet};
@@ -45,7 +48,7 @@ impl RuleSet {
     ///     "rules.yaml",
     /// )?;
     /// let skipped: Vec<_> = rules.skipped_rules(&Request::new(&[("ip", "203.0.113.9")]))?.collect();
-    /// assert_eq!((skipped[0].rule.id.as_str(), skipped[0].attribute), ("per-user", "user"));
+    /// assert_eq!((skipped[0].rule.id.as_str(), skipped[0].attribute), ("per-user", Some("user")));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -64,17 +67,29 @@ impl RuleSet {
             true => Some(missing),
             false => self.at(rule)?.missing_attribute_of_all(&sets),
         };
-        let mut found: Vec<(u32, u16)> = Vec::new();
+        let has_no_cost = |rule: &Rule| {
+            let is_missing = |unit: &str| sets.iter().all(|indexed| indexed.cost(Some(unit)).is_none());
+            rule.if_missing == IfMissing::Skip && rule.unit.as_deref().is_some_and(is_missing)
+        };
+        let mut found: Vec<(u32, MissingInput)> = Vec::new();
         for indexed in &sets {
             self.index.visit_targeted(indexed, |rule, missing| {
-                let missing = missing.and_then(|missing| missing_of_all(rule, missing));
-                found.extend(missing.map(|missing| (rule, missing)));
+                let attribute = missing.and_then(|missing| missing_of_all(rule, missing));
+                let cost = missing.is_none() && self.at(rule).is_some_and(|rule| has_no_cost(&rule.rule));
+                found.extend(attribute.map(|attribute| (rule, MissingInput::Attribute(attribute))));
+                found.extend(cost.then_some((rule, MissingInput::Cost)));
             });
         }
         found.sort_unstable();
         found.dedup_by_key(|(rule, _)| *rule);
-        Ok(found.into_iter().filter_map(|(rule, attribute)| {
-            Some(SkippedRule { rule: &self.at(rule)?.rule, attribute: self.attribute_name(attribute) })
+        Ok(found.into_iter().filter_map(|(rule, missing)| {
+            let rule = &self.at(rule)?.rule;
+            Some(match missing {
+                MissingInput::Attribute(attribute) => {
+                    SkippedRule { rule, attribute: Some(self.attribute_name(attribute)), unit: None }
+                }
+                MissingInput::Cost => SkippedRule { rule, attribute: None, unit: Some(rule.unit_name()) },
+            })
         }))
     }
 
@@ -117,7 +132,7 @@ impl RuleSet {
     /// fails with an error.
     pub const MAX_APPLYING: usize = MAX_CHECKS;
 
-    /// Returns an upper bound on the number of rules that apply to one request, not counting candidates. It
+    /// Returns an upper bound on the number of rules that apply to one attribute set, not counting candidates. It
     /// may be too high, but is never too low: it assumes that a request has every attribute, counts a rule
     /// once for each of its endpoints that one path can match, and takes the plan with the most rules at each
     /// endpoint. Compare it with [`MAX_APPLYING`](Self::MAX_APPLYING).

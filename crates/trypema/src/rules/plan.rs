@@ -148,9 +148,22 @@ impl Plan {
         })
     }
 
-    /// Returns the checks of candidates for rules that may deny a request.
+    /// Returns the checks of candidates for rules that may deny a request. Leaves out candidates with several
+    /// counters: they would have to be spent all or nothing, and only the enforced rules are.
     pub(super) fn candidate_checks(&self) -> Checks<'_> {
-        self.checks(self.shadow_count, |rule| self.verdict.set.live_rule_in_force(rule).is_some())
+        let outcomes = &self.verdict.outcomes;
+        let mut candidates =
+            self.checks(self.shadow_count, |rule| self.verdict.set.live_rule_in_force(rule).is_some());
+        let is_alone = |index: usize| {
+            let rule_of = |index: usize| outcomes.get(index).map(|outcome| outcome.rule);
+            let neighbours = [index.checked_sub(1), Some(index + 1)].into_iter().flatten();
+            neighbours.map(rule_of).all(|other| other != rule_of(index))
+        };
+        let kept: Vec<bool> = candidates.outcomes.iter().map(|index| is_alone(*index)).collect();
+        let mut is_kept = kept.iter();
+        candidates.checks.retain(|_| is_kept.next().is_some_and(|is_kept| *is_kept));
+        candidates.outcomes.retain(|index| is_alone(*index));
+        candidates
     }
 
     pub(super) fn has_candidates(&self) -> bool {
@@ -244,6 +257,17 @@ struct SetMatch {
     set: usize,
 }
 
+/// The result of adding a rule to a plan, for one attribute set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Added {
+    /// The set has a counter of the rule.
+    Counted,
+    /// The request lacks something, which the rule's `if_missing` does not tolerate.
+    Lacks(MissingInput),
+    /// The rule does not apply to the set.
+    Skipped,
+}
+
 impl PlanBuilder<'_> {
     /// Adds the rules that apply to the only set, unless an allow list exempts it.
     fn add_set(&mut self, indexed: &IndexedSet<'_>) -> Result<(), TrypemaError> {
@@ -253,7 +277,12 @@ impl PlanBuilder<'_> {
         }
         let found = self.set.find(indexed)?;
         self.reserve(found.as_slice().len());
-        found.as_slice().iter().try_for_each(|entry| self.add(*entry, indexed))
+        for entry in found.as_slice() {
+            if let Added::Lacks(missing) = self.add(*entry, indexed) {
+                self.add_missing(entry.rule, missing)?;
+            }
+        }
+        Ok(())
     }
 
     /// Adds the rules that apply to several sets, except to those that an allow list exempts. If it exempts
@@ -278,13 +307,39 @@ impl PlanBuilder<'_> {
             self.list_match = exempting;
             return Ok(());
         }
-        let room = MAX_CHECKS.checked_sub(found.len()).ok_or_else(too_many_rules)?;
+        self.add_matches(found, || Err(too_many_rules()))?;
         // Too many candidates must not fail a request.
-        found.extend(candidates.into_iter().take(room));
+        self.add_matches(candidates, || Ok(()))
+    }
+
+    /// Adds rules that apply to some of several sets, in the order of the rules. Calls `on_full` if there is no
+    /// room for the counters of a rule, which is then left out.
+    fn add_matches(
+        &mut self,
+        mut found: Vec<SetMatch>,
+        on_full: impl Fn() -> Result<(), TrypemaError>,
+    ) -> Result<(), TrypemaError> {
         found.sort_unstable_by_key(|matched| (matched.entry.rule, matched.set));
-        self.reserve(found.len());
         let sets = self.sets;
-        found.iter().try_for_each(|matched| self.add(matched.entry, &sets[matched.set]))
+        for of_rule in found.chunk_by(|one, other| one.entry.rule == other.entry.rule) {
+            let before = (self.outcomes.len(), self.keys.len(), self.shadow_count);
+            let mut lacking = None;
+            for matched in of_rule {
+                if let Added::Lacks(missing) = self.add(matched.entry, &sets[matched.set]) {
+                    lacking = Some((matched.entry.rule, missing));
+                }
+            }
+            if let Some((rule, missing)) = lacking {
+                self.add_missing(rule, missing)?;
+            }
+            if self.outcomes.len() > MAX_CHECKS {
+                self.outcomes.truncate(before.0);
+                self.keys.truncate(before.1);
+                self.shadow_count = before.2;
+                on_full()?;
+            }
+        }
+        Ok(())
     }
 
     fn reserve(&mut self, rules: usize) {
@@ -292,23 +347,22 @@ impl PlanBuilder<'_> {
         self.keys.reserve(rules * EXPECTED_KEY_BYTES);
     }
 
-    /// Adds a rule that applies to a set.
-    fn add(&mut self, entry: IndexEntry, indexed: &IndexedSet<'_>) -> Result<(), TrypemaError> {
-        let Some(rule) = self.set.at(entry.rule) else { return Ok(()) };
+    /// Adds the counter of a rule that applies to a set.
+    fn add(&mut self, entry: IndexEntry, indexed: &IndexedSet<'_>) -> Added {
+        let Some(rule) = self.set.at(entry.rule) else { return Added::Skipped };
         if rule.missing_attribute(indexed).is_some() {
-            return match rule.missing_attribute_of_all(self.sets) {
-                Some(missing) => self.add_missing(rule, entry.rule, MissingInput::Attribute(missing)),
-                // Another set has the attribute.
-                None => Ok(()),
-            };
+            // An attribute that another set has is not missing; the rule may apply to that set.
+            let missing = rule.missing_attribute_of_all(self.sets);
+            return missing.map_or(Added::Skipped, |missing| Added::Lacks(MissingInput::Attribute(missing)));
         }
         let start = self.keys.len();
         rule.write_key(&mut self.keys, entry, indexed);
         let key = &self.keys[start..];
         let action = rule.override_of(key);
-        if !rule.is_in_share(key) || action == Some(&OverrideAction::Verdict(KeyVerdict::Allow)) {
+        let is_exempt = action == Some(&OverrideAction::Verdict(KeyVerdict::Allow));
+        if is_exempt || !rule.is_in_share(key) {
             self.keys.truncate(start);
-            return Ok(());
+            return Added::Skipped;
         }
         let has_override = action.is_some();
         let is_blocked = action == Some(&OverrideAction::Verdict(KeyVerdict::Block));
@@ -317,7 +371,7 @@ impl PlanBuilder<'_> {
             self.keys.truncate(start);
             let is_named = self.sets.iter().any(|indexed| indexed.cost(unit).is_some());
             let is_skipped = is_named || rule.rule.if_missing == IfMissing::Skip;
-            return if is_skipped { Ok(()) } else { self.add_missing(rule, entry.rule, MissingInput::Cost) };
+            return if is_skipped { Added::Skipped } else { Added::Lacks(MissingInput::Cost) };
         };
         if self.sets.len() > 1
             && let Some(known) = self.outcome_of(entry.rule, start)
@@ -325,7 +379,7 @@ impl PlanBuilder<'_> {
             self.keys.truncate(start);
             let outcome = &mut self.outcomes[known];
             outcome.cost = outcome.cost.saturating_add(cost);
-            return Ok(());
+            return Added::Counted;
         }
         self.shadow_count += usize::from(rule.rule.is_shadow());
         self.outcomes.push(RuleOutcome {
@@ -338,7 +392,7 @@ impl PlanBuilder<'_> {
             is_postpaid: rule.rule.postpaid,
             decision: is_blocked.then(Decision::refused),
         });
-        Ok(())
+        Added::Counted
     }
 
     /// Returns the outcome that uses the counter whose name is at `start` of the keys. Outcomes of one rule
@@ -356,18 +410,13 @@ impl PlanBuilder<'_> {
 
     /// Adds a rule to a request that lacks an attribute of its key or a cost in its unit. There is no counter,
     /// so its key is empty.
-    fn add_missing(
-        &mut self,
-        rule: &CompiledRule,
-        number: u32,
-        missing: MissingInput,
-    ) -> Result<(), TrypemaError> {
+    fn add_missing(&mut self, number: u32, missing: MissingInput) -> Result<(), TrypemaError> {
+        let Some(rule) = self.set.at(number) else { return Ok(()) };
         if rule.fails_on_missing() && self.on_missing == OnMissing::Fail {
             return Err(rule.missing_error(self.set, missing));
         }
-        let is_known = self.outcomes.last().is_some_and(|last| last.rule == number && last.missing.is_some());
         // Without a key it is unknown whether the candidate's share includes the request.
-        if rule.rule.share.is_some() || is_known {
+        if rule.rule.share.is_some() {
             return Ok(());
         }
         self.shadow_count += usize::from(rule.rule.is_shadow());

@@ -61,7 +61,7 @@ pub(super) struct RuleOutcome {
 }
 
 /// A part that a request lacks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum MissingInput {
     /// An attribute of the rule's key, by its number.
     Attribute(u16),

@@ -93,8 +93,8 @@ fn of_number(rules: &RuleSet) -> Option<String> {
     let (most, max) = (rules.applying_upper_bound(), RuleSet::MAX_APPLYING);
     (most > max).then(|| {
         format!(
-            "up to {most} rules can apply to one request; a request to which more than {max} rules apply fails (upper \
-             bound, computed from endpoints, methods and plans for a request with every attribute)"
+            "up to {most} rules can apply to one attribute set; a request to which more than {max} rules apply fails (upper \
+             bound, computed from endpoints, methods, plans and conditions, for a set with every attribute)"
         )
     })
 }

@@ -52,7 +52,7 @@ impl<'a> RefundedRule<'a> {
 impl CheckApi {
     pub(super) async fn refund(&self, request: Request<Incoming>, slot: &ConnectionSlot) -> RouteResult {
         let body = body::read(request.into_body(), self.max_body, slot).await?;
-        let described = RequestDescription::read(&body)?;
+        let described = RequestDescription::read(&body)?.for_refund();
         begin(slot)?;
         let borrowed = described.borrowed();
         let sets = borrowed.sets();

@@ -43,7 +43,7 @@ pub(super) struct CheckRequest<'a> {
     costs: Option<Costs<'a>>,
     /// Several attribute sets, which are checked together, all or nothing. Excludes all fields but `mode`.
     #[serde(borrow, default)]
-    sets: Option<Vec<SetDescription<'a>>>,
+    sets: Option<DescribedSets<'a>>,
     /// The effect of the request on counters.
     #[serde(default)]
     pub(super) mode: Mode,
@@ -64,7 +64,7 @@ pub(crate) struct RequestDescription<'a> {
     costs: Option<Costs<'a>>,
     /// Several attribute sets, which are checked together. Excludes all other fields.
     #[serde(borrow, default)]
-    sets: Option<Vec<SetDescription<'a>>>,
+    sets: Option<DescribedSets<'a>>,
 }
 
 /// One of several attribute sets of a request.
@@ -80,6 +80,42 @@ pub(super) struct SetDescription<'a> {
     /// The costs of the set by unit. Excludes `cost`.
     #[serde(borrow, default)]
     costs: Option<Costs<'a>>,
+}
+
+/// The most attribute sets of a request. The engine has the same limit; this one bounds the memory of a
+/// request that the engine would refuse.
+const MAX_SETS: usize = 32;
+
+/// At most [`MAX_SETS`] attribute sets.
+#[derive(Debug, JsonSchema)]
+#[schemars(transparent)]
+struct DescribedSets<'a>(#[schemars(length(min = 1, max = MAX_SETS))] Vec<SetDescription<'a>>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for DescribedSets<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(DescribedSetsVisitor)
+    }
+}
+
+struct DescribedSetsVisitor;
+
+impl<'de> Visitor<'de> for DescribedSetsVisitor {
+    type Value = DescribedSets<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of attribute sets")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<DescribedSets<'de>, A::Error> {
+        let mut sets = Vec::new();
+        while let Some(Object(set)) = list.next_element::<Object<SetDescription<'de>>>()? {
+            if sets.len() == MAX_SETS {
+                return Err(A::Error::custom(format_args!("more than {MAX_SETS} attribute sets")));
+            }
+            sets.push(set);
+        }
+        Ok(DescribedSets(sets))
+    }
 }
 
 impl<'a> RequestDescription<'a> {
@@ -107,11 +143,11 @@ impl<'a> AttributeSets<'a> {
         attributes: Option<Attributes<'a>>,
         cost: Option<Cost>,
         costs: Option<Costs<'a>>,
-        sets: Option<Vec<SetDescription<'a>>>,
+        sets: Option<DescribedSets<'a>>,
     ) -> Result<Self, ApiError> {
         let sets = match (attributes, sets) {
             (Some(attributes), None) => vec![SetDescription { attributes, cost, costs }],
-            (None, Some(sets)) if cost.is_none() && costs.is_none() => sets,
+            (None, Some(DescribedSets(sets))) if cost.is_none() && costs.is_none() => sets,
             (None, None) => return Err(ApiError::bad_request("missing field `attributes`, or `sets`")),
             (_, Some(_)) => {
                 return Err(ApiError::bad_request(
@@ -128,6 +164,17 @@ impl<'a> AttributeSets<'a> {
             ));
         }
         Ok(Self(sets))
+    }
+
+    /// Returns the same sets for a refund: costs by unit refund no `requests`, unless they name them.
+    pub(super) fn for_refund(mut self) -> Self {
+        for set in &mut self.0 {
+            let names_requests = |Costs(costs): &Costs<'_>| costs.iter().any(|(unit, _)| unit == "requests");
+            if set.costs.as_ref().is_some_and(|costs| !names_requests(costs)) {
+                set.cost = Some(Cost(0));
+            }
+        }
+        self
     }
 
     /// Returns the sets in the form that the engine accepts.

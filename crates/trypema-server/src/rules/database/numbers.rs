@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use trypema::rules::{
-    AbuseNumbers, BucketLimit, BucketNumbers, CalendarUnit, CounterNumbers, FixedWindowNumbers, Numbers,
+    AbuseNumbers, BucketLimit, BucketNumbers, CalendarPeriod, CounterNumbers, FixedWindowNumbers, Numbers,
     Starts, SuppressedNumbers, TierNumbers, WhileBlocked, WindowNumbers,
 };
 
@@ -19,7 +19,7 @@ pub(super) struct NumbersRow {
     limits: Option<Vec<BucketRow>>,
     group_ms: Option<u64>,
     hard_limit_factor: Option<f64>,
-    per: Option<CalendarUnit>,
+    per: Option<CalendarPeriod>,
     zone: Option<String>,
     starts: Option<StartsText>,
     temp_window_seconds: Option<Seconds>,

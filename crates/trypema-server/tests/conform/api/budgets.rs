@@ -108,7 +108,7 @@ fn bad_costs_and_sets_are_refused() {
         (json!({"sets": []}), "at least one set"),
         (json!({"sets": [set, {"attributes": {"ip": "nobody"}}]}), "ip: need an address"),
         (json!({"sets": [set, {"attributes": {}, "costs": {"x": 0}}]}), "unit \"x\" is not declared"),
-        (json!({"sets": vec![set.clone(); 33]}), "at most 32"),
+        (json!({"sets": vec![set.clone(); 33]}), "more than 32 attribute sets"),
         (
             json!({"sets": [{"attributes": many_attributes}, {"attributes": many_attributes}]}),
             "34 attributes: at most 32",
@@ -121,6 +121,18 @@ fn bad_costs_and_sets_are_refused() {
         }
     }
     assert_eq!(left(&mut client), before);
+}
+
+/// A refund of tokens does not refund the request.
+#[test]
+fn a_refund_is_of_the_units_that_it_names() {
+    let service = InProcess::with_rules(TOKENS);
+    let mut client = service.client();
+    check(&mut client, &json!({"attributes": {"user": "ann"}, "costs": {"tokens": 40}}));
+    let refund = json!({"attributes": {"user": "ann"}, "costs": {"tokens": 30}}).to_string();
+    assert_eq!(client.send("POST", "/v1/refund", &[], &refund).status, 200);
+    let after = json!({"requests|user=ann": 9, "tokens|user=ann": 90, "tenant|tenant=acme": 50});
+    assert_eq!(left(&mut client), after);
 }
 
 /// Headers and problems name each rule once, with its tightest counter.

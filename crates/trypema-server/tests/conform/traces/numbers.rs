@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use trypema::rules::{
-    AbuseNumbers, Action, BucketLimit, BucketNumbers, CalendarUnit, CounterNumbers, FixedWindowNumbers,
+    AbuseNumbers, Action, BucketLimit, BucketNumbers, CalendarPeriod, CounterNumbers, FixedWindowNumbers,
     IfMissing, Numbers, Period, Rule, RuleSet, Rules, Scope, Starts, SuppressedNumbers, TierNumbers,
     WhileBlocked, WindowNumbers,
 };
@@ -87,9 +87,9 @@ fn fixed_window(limit: &FixedWindowLimit) -> FixedWindowNumbers {
         return CounterNumbers { limit: limit.limit(), window: Period(limit.window()) }.into();
     };
     let per = match calendar.starts() {
-        CalendarStart::Day { .. } => CalendarUnit::Day,
-        CalendarStart::Week(_) => CalendarUnit::Week,
-        CalendarStart::Month { .. } => CalendarUnit::Month,
+        CalendarStart::Day { .. } => CalendarPeriod::Day,
+        CalendarStart::Week(_) => CalendarPeriod::Week,
+        CalendarStart::Month { .. } => CalendarPeriod::Month,
     };
     FixedWindowNumbers {
         limit: limit.limit(),

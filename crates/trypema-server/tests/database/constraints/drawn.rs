@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use trypema::rules::{
-    AbuseNumbers, Action, BucketLimit, BucketNumbers, CalendarUnit, Condition, CounterNumbers,
+    AbuseNumbers, Action, BucketLimit, BucketNumbers, CalendarPeriod, Condition, CounterNumbers,
     FixedWindowNumbers, IfMissing, Numbers, OnStoreFailure, Period, Rule, Scope, SuppressedNumbers,
     TierNumbers, WhileBlocked, WindowNumbers,
 };
@@ -249,10 +249,10 @@ fn numbers(random: &mut Random) -> Numbers {
 /// Returns a fixed window that follows a calendar.
 fn calendar(random: &mut Random) -> FixedWindowNumbers {
     let (per, starts) = random.pick(&[
-        (CalendarUnit::Day, "06:30"),
-        (CalendarUnit::Week, "sunday"),
-        (CalendarUnit::Month, "28"),
-        (CalendarUnit::Month, "1"),
+        (CalendarPeriod::Day, "06:30"),
+        (CalendarPeriod::Week, "sunday"),
+        (CalendarPeriod::Month, "28"),
+        (CalendarPeriod::Month, "1"),
     ]);
     FixedWindowNumbers {
         limit: random.between(1, 1_000_000),
@@ -272,9 +272,9 @@ fn odd_calendar(random: &mut Random) -> FixedWindowNumbers {
         window: random.once_in(3).then(|| period(random)),
         per: random.pick(&[
             None,
-            Some(CalendarUnit::Day),
-            Some(CalendarUnit::Week),
-            Some(CalendarUnit::Month),
+            Some(CalendarPeriod::Day),
+            Some(CalendarPeriod::Week),
+            Some(CalendarPeriod::Month),
         ]),
         zone: random
             .pick(&[None, None, Some("Europe/Berlin"), Some(""), Some("a b"), Some("/"), Some("é")])

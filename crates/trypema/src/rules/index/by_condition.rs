@@ -56,7 +56,7 @@ impl CompiledCondition {
     }
 
     /// Whether every request found under one of the [keys](Self::keys) fulfils the condition.
-    fn is_certain(&self) -> bool {
+    pub(in crate::rules) fn is_certain(&self) -> bool {
         self.keys().all(|key| matches!(key, ConditionKey::Exact(_) | ConditionKey::Absent))
     }
 }
@@ -72,17 +72,10 @@ fn key_of(pattern: &TextPattern) -> ConditionKey<'_> {
 
 impl ConditionIndex {
     pub(super) fn file(&mut self, entry: IndexEntry, filing: &IndexProperties<'_>) {
-        let main = filing.main_condition.and_then(|index| Some((index, filing.conditions.get(index)?)));
-        let Some((index, main)) = main else {
-            return self.any.file(entry, filing.attributes, filing.conditions);
-        };
-        let others = filing.conditions.iter().enumerate();
-        let others: Vec<CompiledCondition> = others
-            .filter(|(other, _)| *other != index || !main.is_certain())
-            .map(|(_, condition)| condition.clone())
-            .collect();
+        let (attributes, tested) = (filing.attributes, filing.tested_conditions);
+        let Some(main) = filing.main_condition else { return self.any.file(entry, attributes, tested) };
         for key in main.keys() {
-            self.place(main.attribute, key).file(entry, filing.attributes, &others);
+            self.place(main.attribute, key).file(entry, attributes, tested);
         }
     }
 

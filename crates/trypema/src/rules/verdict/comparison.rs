@@ -22,8 +22,9 @@ impl Verdict {
     /// Compares each candidate with its live rule, if at least one of the two applies to the request.
     ///
     /// Leaves out requests that a list decides or that another rule denies: for those, the outcome is the
-    /// same whichever of the two rules is in force. Also leaves out rules whose store failed, and candidates
-    /// whose share excludes the key. Costs nothing if there are no candidates.
+    /// same whichever of the two rules is in force. Also leaves out rules whose store failed, candidates whose
+    /// share excludes the key, and candidates of which the request uses several counters. Costs nothing if there
+    /// are no candidates.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -66,10 +67,7 @@ impl Verdict {
     fn compare_candidate(&self, outcome: &RuleOutcome, denying: DenyingRules) -> Option<Comparison<'_>> {
         let live = self.set.at(outcome.rule)?.live?;
         let is_candidate_allowed = is_allowed_by_count(outcome)?;
-        let is_live_allowed = match self.outcomes.iter().find(|outcome| outcome.rule == live) {
-            Some(outcome) => is_allowed_by_count(outcome)?,
-            None => true,
-        };
+        let is_live_allowed = self.is_allowed_by_counts(live)?;
         let pair = CandidatePair { live, candidate: outcome.rule };
         pair.compare(&self.set, denying, [is_live_allowed, is_candidate_allowed])
     }
@@ -81,7 +79,9 @@ impl Verdict {
         denying: DenyingRules,
     ) -> impl Iterator<Item = Comparison<'_>> {
         let live = outcome.rule;
-        let candidates = is_allowed_by_count(outcome)
+        let first = self.outcomes.iter().find(|first| first.rule == live);
+        let is_first = first.is_some_and(|first| std::ptr::eq(first, outcome));
+        let candidates = (is_first.then(|| self.is_allowed_by_counts(live)).flatten())
             .and_then(|is_allowed| Some((is_allowed, self.set.candidates.get(&live)?)));
         candidates.into_iter().flat_map(move |(is_live_allowed, candidates)| {
             let not_applying = candidates.iter().filter(|number| self.is_inapplicable(**number));
@@ -90,6 +90,12 @@ impl Verdict {
                 pair.compare(&self.set, denying, [is_live_allowed, true])
             })
         })
+    }
+
+    /// Whether a rule allows the request by all of its counters, or does not apply; `None` if the store failed.
+    fn is_allowed_by_counts(&self, rule: u32) -> Option<bool> {
+        let mut of_rule = self.outcomes.iter().filter(|outcome| outcome.rule == rule);
+        of_rule.try_fold(true, |is_allowed, outcome| Some(is_allowed && is_allowed_by_count(outcome)?))
     }
 
     /// Whether the candidate is evaluated for all keys and does not apply to the request.
@@ -140,12 +146,12 @@ pub(in crate::rules) enum DenyingRules {
 }
 
 impl DenyingRules {
-    /// Summarizes the numbers of the denying rules. Each number must occur once.
+    /// Summarizes the numbers of the denying rules, in which a rule with several counters occurs several times.
     pub(in crate::rules) fn of(mut rules: impl Iterator<Item = u32>) -> Self {
-        match (rules.next(), rules.next()) {
-            (None, _) => Self::None,
-            (Some(only), None) => Self::Only(only),
-            (Some(_), Some(_)) => Self::Several,
+        match rules.next() {
+            None => Self::None,
+            Some(first) if rules.all(|rule| rule == first) => Self::Only(first),
+            Some(_) => Self::Several,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Fixed windows: of a length, or of a calendar.
 
 use super::{Compiler, SECOND, about};
-use crate::rules::definition::{CalendarUnit, CounterNumbers, FixedWindowNumbers};
+use crate::rules::definition::{CalendarPeriod, CounterNumbers, FixedWindowNumbers};
 use crate::rules::period::Period;
 use crate::rules::problem::FieldPath;
 use crate::rules::starts::Starts;
@@ -55,7 +55,7 @@ impl Compiler<'_> {
     fn calendar(
         &mut self,
         numbers: &FixedWindowNumbers,
-        per: CalendarUnit,
+        per: CalendarPeriod,
         field: &FieldPath,
     ) -> Option<FixedWindowLimit> {
         let start = start_of(per, numbers.starts);
@@ -72,18 +72,18 @@ impl Compiler<'_> {
 }
 
 /// Returns the start of windows, or the reason why it does not fit.
-fn start_of(per: CalendarUnit, starts: Option<Starts>) -> Result<CalendarStart, String> {
+fn start_of(per: CalendarPeriod, starts: Option<Starts>) -> Result<CalendarStart, String> {
     let start = starts.map(|Starts(start)| start);
     let (name, need) = match (per, start) {
-        (CalendarUnit::Day, None) => return Ok(CalendarStart::MIDNIGHT),
-        (CalendarUnit::Week, None) => return Ok(CalendarStart::Week(Weekday::Monday)),
-        (CalendarUnit::Month, None) => return Ok(CalendarStart::Month { day: 1 }),
-        (CalendarUnit::Day, Some(start @ CalendarStart::Day { .. }))
-        | (CalendarUnit::Week, Some(start @ CalendarStart::Week(_)))
-        | (CalendarUnit::Month, Some(start @ CalendarStart::Month { .. })) => return Ok(start),
-        (CalendarUnit::Day, Some(_)) => ("day", "a time such as 06:00"),
-        (CalendarUnit::Week, Some(_)) => ("week", "a weekday such as monday"),
-        (CalendarUnit::Month, Some(_)) => ("month", "a day from 1 to 28"),
+        (CalendarPeriod::Day, None) => return Ok(CalendarStart::MIDNIGHT),
+        (CalendarPeriod::Week, None) => return Ok(CalendarStart::Week(Weekday::Monday)),
+        (CalendarPeriod::Month, None) => return Ok(CalendarStart::Month { day: 1 }),
+        (CalendarPeriod::Day, Some(start @ CalendarStart::Day { .. }))
+        | (CalendarPeriod::Week, Some(start @ CalendarStart::Week(_)))
+        | (CalendarPeriod::Month, Some(start @ CalendarStart::Month { .. })) => return Ok(start),
+        (CalendarPeriod::Day, Some(_)) => ("day", "a time such as 06:00"),
+        (CalendarPeriod::Week, Some(_)) => ("week", "a weekday such as monday"),
+        (CalendarPeriod::Month, Some(_)) => ("month", "a day from 1 to 28"),
     };
     let given = start.map(|start| start.to_string()).unwrap_or_default();
     Err(format!("invalid start {given} with `per: {name}`: need {need}"))
