@@ -121,7 +121,7 @@ fn by_hand(random: &mut Random) -> String {
             2 => format!("UPDATE rate_limit_rules SET id = 'z' WHERE id = '{id}';\nUPDATE rate_limit_rules SET id = '{id}' WHERE id = 'z';\n"),
             3 => "UPDATE rate_limit_rules SET unit = 'tokens', conditions = conditions || '{\"model\": [\"gpt-*\"]}';\n".to_owned(),
             4 => format!("INSERT INTO rate_limit_units (name) VALUES ('unit-{}');\n", random.below(1_000)),
-            5 => format!("DELETE FROM rate_limit_units WHERE name <> '{}';\n", random.pick(&drawn::UNITS)),
+            5 => "DELETE FROM rate_limit_units WHERE name NOT IN ('tokens', 'usd_micros');\n".to_owned(),
             6 => format!("INSERT INTO rate_limit_lists (list, attribute, value) VALUES ('block', 'user', '{}');\n", random.below(1_000)),
             _ => "UPDATE rate_limit_overrides SET verdict = CASE verdict WHEN 'allow' THEN 'block' ELSE 'allow' END WHERE verdict IS NOT NULL;\n".to_owned(),
         };
