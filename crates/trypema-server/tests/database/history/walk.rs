@@ -9,7 +9,7 @@ use trypema_testkit::random::Random;
 use super::{exported, revert};
 use crate::constraints::drawn;
 use crate::harness::Service;
-use crate::scene::{Scene, done, send};
+use crate::scene::{Scene, done, per_user, send};
 
 const EDITS: usize = 24;
 const REVERTS: usize = 6;
@@ -25,7 +25,8 @@ fn every_revision_can_be_gone_back_to() {
     let service = scene.service(&[]);
     let mut random = Random::seeded(11);
     let mut known = BTreeMap::from([(0, exported(&service))]);
-    done(&service, "PUT", "/v1/ruleset", &json!({"units": drawn::UNITS}));
+    let first = json!({"units": drawn::UNITS, "rules": IDS.map(|id| per_user(id, 5))});
+    done(&service, "PUT", "/v1/ruleset", &first);
     note(&service, &mut known);
     for _ in 0..EDITS {
         if random.once_in(4) {
