@@ -299,7 +299,7 @@ mod tests {
         }
         let calendar = "strategy: {fixed_window: {limit: 1, per: day}}";
         let rule = format!("rules: [{{id: a, scope: user, {calendar}}}]");
-        let of_key = format!("overrides: [{{rule: a, key: {{user: ann}}, {calendar}}}]");
+        let of_key = format!("rules: []\noverrides: [{{rule: a, key: {{user: ann}}, {calendar}}}]");
         for text in [rule, of_key] {
             assert_eq!(format_of(&Rules::from_yaml(&text).unwrap()), 2, "{text}");
         }
