@@ -152,7 +152,9 @@ impl RequestArgs {
         }
         let is_given = !self.attributes.is_empty();
         if !is_given && !self.set.is_empty() && !costs.is_empty() {
-            return Err("--cost is for the attributes NAME=VALUE; write the costs of a --set into it".to_owned());
+            return Err(
+                "--cost is for the attributes NAME=VALUE; write the costs of a --set into it".to_owned()
+            );
         }
         let mut first = json!({"attributes": attributes});
         if !costs.is_empty() {

@@ -429,8 +429,9 @@ impl RuleSet {
             let main = main_condition(conditions);
             let main_condition = main.and_then(|index| conditions.get(index));
             // A condition that the index answers by itself need not be tested again.
-            let is_answered =
-                |index: usize| Some(index) == main && main_condition.is_some_and(CompiledCondition::is_certain);
+            let is_answered = |index: usize| {
+                Some(index) == main && main_condition.is_some_and(CompiledCondition::is_certain)
+            };
             let tested = conditions.iter().enumerate().filter(|(index, _)| !is_answered(*index));
             let tested_conditions: &Arc<[CompiledCondition]> =
                 &tested.map(|(_, condition)| condition.clone()).collect();
