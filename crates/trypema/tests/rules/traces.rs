@@ -12,7 +12,7 @@ use trypema::rules::{RuleSet, Rules};
 use trypema_testkit::blocking::connect;
 use trypema_testkit::redis::{Binary, Cluster, Server};
 use trypema_testkit::rule_model::RuleModel;
-use trypema_testkit::rule_trace::{EngineSubject, RuleOutcome, RuleSubject, RuleTrace, replay};
+use trypema_testkit::rule_trace::{EngineSubject, RuleOutcome, RuleStep, RuleSubject, RuleTrace, replay};
 
 /// The number of traces that a model of fixed windows can replay: most of them.
 const MIN_MODELLED: usize = 30;
@@ -28,20 +28,20 @@ fn compiled(rules: &Rules) -> RuleSet {
     RuleSet::compile(rules).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Replays all traces. Every step is answered, except by front ends that refuse the request.
+/// Replays all traces. Every step is answered that the library has a request for.
 fn replay_all<S: RuleSubject>(subject_of: impl Fn(&RuleTrace) -> S) {
     let mut differences = Vec::new();
     for trace in traces() {
         let replayed = replay(&trace, &mut subject_of(&trace));
         differences.extend(replayed.mismatches.iter().map(ToString::to_string));
-        let is_expressible = |step: &&_| step_is_expressible(step);
-        assert_eq!(replayed.answered, trace.steps.iter().filter(is_expressible).count(), "{}", trace.name);
+        let expressible = trace.steps.iter().filter(|step| is_expressible(step)).count();
+        assert_eq!(replayed.answered, expressible, "{}", trace.name);
     }
     assert!(differences.is_empty(), "{} answers differ:\n{}", differences.len(), differences.join("\n"));
 }
 
 /// Whether the library has the request of a step. If not, the step expects an error of front ends.
-fn step_is_expressible(step: &trypema_testkit::rule_trace::RuleStep) -> bool {
+fn is_expressible(step: &RuleStep) -> bool {
     let is_expressible = step.request.attribute_sets().is_some();
     assert!(is_expressible || matches!(step.expected.outcome, RuleOutcome::Error(_)));
     is_expressible
@@ -82,14 +82,14 @@ fn on_valkey() {
 #[test]
 fn on_a_cluster() {
     let cluster = Cluster::start().unwrap();
-    let counters = |trace: &RuleTrace| -> Vec<BTreeSet<u16>> {
-        let slots = |step: &trypema_testkit::rule_trace::RuleStep| {
+    let slots_of_steps = |trace: &RuleTrace| -> Vec<BTreeSet<u16>> {
+        let slots = |step: &RuleStep| {
             step.expected.counters.keys().map(|key| cluster.slot_of(key).unwrap()).collect()
         };
         trace.steps.iter().map(slots).collect()
     };
     let is_on_several = |slots: &BTreeSet<u16>| slots.len() > 1;
-    let steps = traces().iter().flat_map(counters).filter(is_on_several).count();
+    let steps = traces().iter().flat_map(slots_of_steps).filter(is_on_several).count();
     assert!(steps > 20, "only {steps} requests have counters on several slots");
     replay_on(&connect(&cluster.url()), "trypema");
 }
@@ -131,7 +131,7 @@ fn every_answer_is_compared() {
             let mut engine = EngineSubject::local(compiled(&trace.rules)).unwrap();
             let found: Vec<usize> =
                 replay(&spoiled, &mut engine).mismatches.iter().map(|mismatch| mismatch.step).collect();
-            let is_asked = step_is_expressible(&trace.steps[step]);
+            let is_asked = is_expressible(&trace.steps[step]);
             assert_eq!(found, if is_asked { vec![step + 1] } else { vec![] }, "{}", trace.name);
         }
     }

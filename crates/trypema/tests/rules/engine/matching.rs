@@ -218,7 +218,7 @@ proptest! {
         let is_applying = |parts: &Parts, set: &SetParts| {
             set.is_targeted(parts) && (parts.if_missing != IfMissing::Skip || set.has_values(parts))
         };
-        let is_missing = |name: &&str| sets.iter().all(|set| set.value(name).is_none());
+        let is_missing = |name: &&'static str| sets.iter().all(|set| set.value(name).is_none());
         let is_skipping = |parts: &Parts| {
             let is_targeted = sets.iter().any(|set| set.is_targeted(parts));
             parts.if_missing == IfMissing::Skip && is_targeted && parts.attributes.iter().any(&is_missing)

@@ -1,5 +1,7 @@
 //! Random requests to random rules get the same answers from an engine and from the model.
 
+use trypema::clock::Timestamp;
+use trypema::rules::Rules;
 use trypema_testkit::blocking::connect;
 use trypema_testkit::redis::Server;
 use trypema_testkit::rule_model::{Walked, walk};
@@ -13,7 +15,7 @@ const SEEDS: u64 = 6_000;
 const SEEDS_ON_REDIS: u64 = 1_000;
 
 /// Walks all seeds. Enough requests of each kind have to occur, or else the walks prove little.
-fn walk_all<S: RuleSubject>(seeds: u64, subject_of: impl Fn(u64, &trypema::rules::Rules) -> S) {
+fn walk_all<S: RuleSubject>(seeds: u64, subject_of: impl Fn(u64, &Rules) -> S) {
     let mut all = Walked::default();
     for seed in 0..seeds {
         let walked =
@@ -54,7 +56,7 @@ fn on_hybrid() {
 struct Miscounting(EngineSubject, usize);
 
 impl RuleSubject for Miscounting {
-    fn ask(&mut self, at: trypema::clock::Timestamp, request: &CheckBody) -> Option<RuleAnswer> {
+    fn ask(&mut self, at: Timestamp, request: &CheckBody) -> Option<RuleAnswer> {
         self.1 += 1;
         if self.1 != 10 {
             return self.0.ask(at, request);
