@@ -323,14 +323,13 @@ impl PlanBuilder<'_> {
         let sets = self.sets;
         for of_rule in found.chunk_by(|one, other| one.entry.rule == other.entry.rule) {
             let before = (self.outcomes.len(), self.keys.len(), self.shadow_count);
-            let mut lacking = None;
+            let mut is_missing_known = false;
             for matched in of_rule {
-                if let Added::Lacks(missing) = self.add(matched.entry, &sets[matched.set]) {
-                    lacking = Some((matched.entry.rule, missing));
+                if let Added::Lacks(missing) = self.add(matched.entry, &sets[matched.set])
+                    && !std::mem::replace(&mut is_missing_known, true)
+                {
+                    self.add_missing(matched.entry.rule, missing)?;
                 }
-            }
-            if let Some((rule, missing)) = lacking {
-                self.add_missing(rule, missing)?;
             }
             if self.outcomes.len() > MAX_CHECKS {
                 self.outcomes.truncate(before.0);

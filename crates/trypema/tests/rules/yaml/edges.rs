@@ -87,7 +87,7 @@ fn a_billion_laughs_are_not_laughed() {
     assert!(invalid.to_string().ends_with("\nand 200 more problems"), "{invalid}");
     assert_eq!(
         problem(&text.replace("rules: []\nallow:", "rules: []\nlaughs:")),
-        "2: laughs: unknown field: need one of rules, overrides, allow, block"
+        "2: laughs: unknown field: need one of units, rules, overrides, allow, block"
     );
 }
 

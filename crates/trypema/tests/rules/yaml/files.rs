@@ -38,7 +38,10 @@ fn a_file_is_read() {
 #[test]
 fn problems_name_the_file_and_the_line() {
     let file = Scratch::new("unknown", b"rules: []\nrule: []\n");
-    assert_eq!(refusal(&file.0), ":2: rule: unknown field: need one of rules, overrides, allow, block");
+    assert_eq!(
+        refusal(&file.0),
+        ":2: rule: unknown field: need one of units, rules, overrides, allow, block"
+    );
 }
 
 #[test]
