@@ -257,17 +257,6 @@ struct SetMatch {
     set: usize,
 }
 
-/// The result of adding a rule to a plan, for one attribute set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Added {
-    /// The set has a counter of the rule.
-    Counted,
-    /// The request lacks something, which the rule's `if_missing` does not tolerate.
-    Lacks(MissingInput),
-    /// The rule does not apply to the set.
-    Skipped,
-}
-
 impl PlanBuilder<'_> {
     /// Adds the rules that apply to the only set, unless an allow list exempts it.
     fn add_set(&mut self, indexed: &IndexedSet<'_>) -> Result<(), TrypemaError> {
@@ -278,7 +267,7 @@ impl PlanBuilder<'_> {
         let found = self.set.find(indexed)?;
         self.reserve(found.as_slice().len());
         for entry in found.as_slice() {
-            if let Added::Lacks(missing) = self.add(*entry, indexed) {
+            if let Some(missing) = self.add(*entry, indexed) {
                 self.add_missing(entry.rule, missing)?;
             }
         }
@@ -325,7 +314,7 @@ impl PlanBuilder<'_> {
             let before = (self.outcomes.len(), self.keys.len(), self.shadow_count);
             let mut is_missing_known = false;
             for matched in of_rule {
-                if let Added::Lacks(missing) = self.add(matched.entry, &sets[matched.set])
+                if let Some(missing) = self.add(matched.entry, &sets[matched.set])
                     && !std::mem::replace(&mut is_missing_known, true)
                 {
                     self.add_missing(matched.entry.rule, missing)?;
@@ -346,13 +335,13 @@ impl PlanBuilder<'_> {
         self.keys.reserve(rules * EXPECTED_KEY_BYTES);
     }
 
-    /// Adds the counter of a rule that applies to a set.
-    fn add(&mut self, entry: IndexEntry, indexed: &IndexedSet<'_>) -> Added {
-        let Some(rule) = self.set.at(entry.rule) else { return Added::Skipped };
+    /// Adds the counter of a rule that applies to a set. If the request lacks a part, and the rule does not
+    /// tolerate that, returns the part.
+    fn add(&mut self, entry: IndexEntry, indexed: &IndexedSet<'_>) -> Option<MissingInput> {
+        let rule = self.set.at(entry.rule)?;
         if rule.missing_attribute(indexed).is_some() {
             // An attribute that another set has is not missing; the rule may apply to that set.
-            let missing = rule.missing_attribute_of_all(self.sets);
-            return missing.map_or(Added::Skipped, |missing| Added::Lacks(MissingInput::Attribute(missing)));
+            return rule.missing_attribute_of_all(self.sets).map(MissingInput::Attribute);
         }
         let start = self.keys.len();
         rule.write_key(&mut self.keys, entry, indexed);
@@ -361,7 +350,7 @@ impl PlanBuilder<'_> {
         let is_exempt = action == Some(&OverrideAction::Verdict(KeyVerdict::Allow));
         if is_exempt || !rule.is_in_share(key) {
             self.keys.truncate(start);
-            return Added::Skipped;
+            return None;
         }
         let has_override = action.is_some();
         let is_blocked = action == Some(&OverrideAction::Verdict(KeyVerdict::Block));
@@ -370,7 +359,7 @@ impl PlanBuilder<'_> {
             self.keys.truncate(start);
             let is_named = self.sets.iter().any(|indexed| indexed.cost(unit).is_some());
             let is_skipped = is_named || rule.rule.if_missing == IfMissing::Skip;
-            return if is_skipped { Added::Skipped } else { Added::Lacks(MissingInput::Cost) };
+            return (!is_skipped).then_some(MissingInput::Cost);
         };
         if self.sets.len() > 1
             && let Some(known) = self.outcome_of(entry.rule, start)
@@ -378,7 +367,7 @@ impl PlanBuilder<'_> {
             self.keys.truncate(start);
             let outcome = &mut self.outcomes[known];
             outcome.cost = outcome.cost.saturating_add(cost);
-            return Added::Counted;
+            return None;
         }
         self.shadow_count += usize::from(rule.rule.is_shadow());
         self.outcomes.push(RuleOutcome {
@@ -391,7 +380,7 @@ impl PlanBuilder<'_> {
             is_postpaid: rule.rule.postpaid,
             decision: is_blocked.then(Decision::refused),
         });
-        Added::Counted
+        None
     }
 
     /// Returns the outcome that uses the counter whose name is at `start` of the keys. Outcomes of one rule

@@ -172,15 +172,14 @@ impl<'a> Request<'a> {
 
     /// Fails if the request has too many sets or attributes.
     pub(super) fn check_bounds(&self) -> Result<(), TrypemaError> {
-        let (sets, attributes) =
-            (self.sets().len(), self.sets().iter().map(|set| set.attributes.len()).sum());
-        for (count, max, name) in
-            [(sets, MAX_SETS, "attribute sets"), (attributes, MAX_ATTRIBUTES, "attributes")]
-        {
-            if count > max {
-                let reason = format!("{count} {name}: at most {max} are allowed");
-                return Err(TrypemaError::InvalidRequest { reason });
-            }
+        if self.sets().len() > MAX_SETS {
+            let reason = format!("more than {MAX_SETS} attribute sets");
+            return Err(TrypemaError::InvalidRequest { reason });
+        }
+        let count: usize = self.sets().iter().map(|set| set.attributes.len()).sum();
+        if count > MAX_ATTRIBUTES {
+            let reason = format!("{count} attributes: at most {MAX_ATTRIBUTES} are allowed");
+            return Err(TrypemaError::InvalidRequest { reason });
         }
         Ok(())
     }

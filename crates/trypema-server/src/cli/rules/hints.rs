@@ -159,7 +159,7 @@ mod tests {
         let rule = |number: usize| format!("  - {{id: r{number}, scope: global, {LIMIT}}}\n");
         let rules = |count| of(&format!("rules:\n{}", (0..count).map(rule).collect::<String>()));
         assert_eq!(rules(64), Vec::<String>::new());
-        assert!(rules(65)[0].contains("up to 65 rules can apply to one request"), "{:?}", rules(65));
+        assert!(rules(65)[0].contains("up to 65 rules can apply to one attribute set"), "{:?}", rules(65));
     }
 
     #[test]

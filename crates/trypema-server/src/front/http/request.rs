@@ -30,19 +30,27 @@ pub(super) fn is_address(value: &str) -> bool {
 /// One request, as clients describe it: either `attributes` with `cost` or `costs`, or `sets`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("oneOf" = [
+    {"required": ["attributes"], "not": {"required": ["cost", "costs"]}},
+    {"required": ["sets"], "not": {"anyOf": [{"required": ["cost"]}, {"required": ["costs"]}]}},
+]))]
 pub(super) struct CheckRequest<'a> {
     /// The attributes of the request, for example `{"user": "ann", "endpoint": "/search", "method": "GET",
     /// "plan": "free", "ip": "203.0.113.9"}`.
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "not_null")]
+    #[schemars(with = "Attributes<'a>")]
     attributes: Option<Attributes<'a>>,
     /// The cost of the request in the unit `requests`. Excludes `costs`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "not_null")]
+    #[schemars(with = "Cost")]
     cost: Option<Cost>,
     /// The costs of the request by unit, for example `{"tokens": 4200}`. Excludes `cost`.
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "not_null")]
+    #[schemars(with = "Costs<'a>")]
     costs: Option<Costs<'a>>,
     /// Several attribute sets, which are checked together, all or nothing. Excludes all fields but `mode`.
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "not_null")]
+    #[schemars(with = "DescribedSets<'a>")]
     sets: Option<DescribedSets<'a>>,
     /// The effect of the request on counters.
     #[serde(default)]
@@ -52,34 +60,50 @@ pub(super) struct CheckRequest<'a> {
 /// A request to explain or to refund: either `attributes` with `cost` or `costs`, or `sets`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("oneOf" = [
+    {"required": ["attributes"], "not": {"required": ["cost", "costs"]}},
+    {"required": ["sets"], "not": {"anyOf": [{"required": ["cost"]}, {"required": ["costs"]}]}},
+]))]
 pub(crate) struct RequestDescription<'a> {
     /// The attributes of the request.
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "not_null")]
+    #[schemars(with = "Attributes<'a>")]
     attributes: Option<Attributes<'a>>,
     /// The cost of the request in the unit `requests`. Excludes `costs`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "not_null")]
+    #[schemars(with = "Cost")]
     cost: Option<Cost>,
     /// The costs of the request by unit, for example `{"tokens": 4200}`. Excludes `cost`.
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "not_null")]
+    #[schemars(with = "Costs<'a>")]
     costs: Option<Costs<'a>>,
     /// Several attribute sets, which are checked together. Excludes all other fields.
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "not_null")]
+    #[schemars(with = "DescribedSets<'a>")]
     sets: Option<DescribedSets<'a>>,
 }
 
 /// One of several attribute sets of a request.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("not" = {"required": ["cost", "costs"]}))]
 pub(super) struct SetDescription<'a> {
     /// The attributes of the set.
     #[serde(borrow)]
     attributes: Attributes<'a>,
     /// The cost of the set in the unit `requests`. Excludes `costs`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "not_null")]
+    #[schemars(with = "Cost")]
     cost: Option<Cost>,
     /// The costs of the set by unit. Excludes `cost`.
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "not_null")]
+    #[schemars(with = "Costs<'a>")]
     costs: Option<Costs<'a>>,
+}
+
+/// Reads an optional field that may be left out, but not be `null`.
+fn not_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
 }
 
 /// The most attribute sets of a request. The engine has the same limit; this one bounds the memory of a

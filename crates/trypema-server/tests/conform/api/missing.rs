@@ -122,7 +122,7 @@ fn the_log_warns_of_more_rules_than_can_be_asked() {
     };
     let rules = format!("rules:\n{}", (0..65).map(rule).collect::<String>());
     let mut service = Service::with_rules(&rules, &[]);
-    let line = service.program.line("rules can apply to one request").unwrap();
+    let line = service.program.line("rules can apply to one attribute set").unwrap();
     assert!(line.contains("WARN") && line.contains("65") && line.contains("64"), "{line}");
     let reply = service.client().send("POST", "/v1/check", &[], &user("ann").to_string());
     assert_eq!(problem(&reply, 400), "more than 64 rules apply to this request");

@@ -34,20 +34,24 @@ impl Document {
                 self.faults(target.unwrap_or_else(|| panic!("{wanted} leads nowhere")), value, place)
             }
             "allOf" => list(wanted).iter().flat_map(|part| self.faults(part, value, place)).collect(),
+            "not" if self.faults(wanted, value, place).is_empty() => fault(format!("fits {wanted:.300}")),
             "anyOf" if self.fitting(wanted, value) == 0 => fault(format!("fits none of {wanted:.300}")),
             "oneOf" if self.fitting(wanted, value) != 1 => {
                 fault(format!("fits {} of {wanted:.300}", self.fitting(wanted, value)))
             }
-            "properties" | "required" | "additionalProperties" | "propertyNames" | "maxProperties" => {
-                self.faults_of_object((word, wanted), object, (value, place))
-            }
+            "properties"
+            | "required"
+            | "dependentRequired"
+            | "additionalProperties"
+            | "propertyNames"
+            | "maxProperties" => self.faults_of_object((word, wanted), object, (value, place)),
             "items" => {
                 let items = value.as_array().into_iter().flatten().enumerate();
                 items
                     .flat_map(|(index, item)| self.faults(wanted, item, &format!("{place}[{index}]")))
                     .collect()
             }
-            "anyOf" | "oneOf" | "nullable" => Vec::new(),
+            "anyOf" | "oneOf" | "not" | "nullable" => Vec::new(),
             _ if is_met(word, wanted, value) => Vec::new(),
             _ => fault(format!("needs {word} {wanted}")),
         });
@@ -70,6 +74,13 @@ impl Document {
         match word {
             "required" => {
                 let missing = list(wanted).iter().filter(|name| !object.contains_key(name.as_str().unwrap()));
+                missing.map(|name| format!("{place}: {name} is missing")).collect()
+            }
+            "dependentRequired" => {
+                let needing =
+                    wanted.as_object().unwrap().iter().filter(|(name, _)| object.contains_key(*name));
+                let needed = needing.flat_map(|(_, names)| list(names));
+                let missing = needed.filter(|name| !object.contains_key(name.as_str().unwrap()));
                 missing.map(|name| format!("{place}: {name} is missing")).collect()
             }
             "properties" => members

@@ -124,7 +124,7 @@ async fn other_units_are_refunded_and_charged_afterwards() {
 #[tokio::test]
 async fn an_undeclared_unit_fails() {
     let layer = by_rules(TOKENS).unit_cost("token", |_: &RequestView<'_>| Some(1)).build().unwrap();
-    assert_eq!(send(&layer, request()).await.status, 400);
+    assert_eq!(send(&layer, request()).await.status, 500);
 }
 
 /// The statuses that `router` returns for these paths, in order.
