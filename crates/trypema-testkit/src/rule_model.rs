@@ -89,10 +89,10 @@ impl RuleSubject for RuleModel {
 /// "Bounds apply to the whole request."
 fn refuse_too_many(sets: &[SetBody]) -> Result<(), String> {
     let attributes: usize = sets.iter().map(|set| set.attributes.len()).sum();
-    let counts = [(sets.len(), "attribute sets"), (attributes, "attributes")];
-    match counts.into_iter().find(|(count, _)| *count > 32) {
-        Some((count, name)) => Err(format!("{count} {name}: at most 32 are allowed")),
-        None => Ok(()),
+    match attributes {
+        _ if sets.len() > 32 => Err("more than 32 attribute sets".to_owned()),
+        33.. => Err(format!("{attributes} attributes: at most 32 are allowed")),
+        _ => Ok(()),
     }
 }
 
