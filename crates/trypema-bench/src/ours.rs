@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use trypema::{
-    FixedWindowLimit, LocalKeyHandle, RateLimit, RateLimiter, SlidingWindowLimit, TokenBucketLimits, TokenLimit,
+    FixedWindowLimit, LocalKeyHandle, RateLimit, RateLimiter, SlidingWindowLimit, TokenBucketLimits,
+    TokenLimit,
 };
 
 use crate::contender::{Contender, Load};

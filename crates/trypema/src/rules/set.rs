@@ -190,15 +190,21 @@ impl RuleSet {
     /// path has no percent-encoding.
     pub fn matching(&self, request: &Request<'_>) -> Result<impl Iterator<Item = &Rule>, TrypemaError> {
         self.validate(request)?;
-        let mut sets = request.sets().iter().map(|set| self.find(&self.index_set(*set)));
-        let mut found = sets.next().transpose()?.unwrap_or_default();
-        for more in sets {
-            found.extend(more?);
-        }
-        if found.are_too_many {
-            return Err(too_many_rules());
-        }
+        let found = match request.sets() {
+            [only] => self.find(&self.index_set(*only))?,
+            sets => self.find_in_all(sets)?,
+        };
         Ok(found.into_iter().filter_map(|entry| self.at(entry.rule)).map(|compiled| &compiled.rule))
+    }
+
+    /// Returns the rules that match at least one of several sets.
+    #[cold]
+    fn find_in_all(&self, sets: &[AttributeSet<'_>]) -> Result<MatchedRules, TrypemaError> {
+        let mut found = MatchedRules::default();
+        for set in sets {
+            found.extend(self.find(&self.index_set(*set))?);
+        }
+        if found.are_too_many { Err(too_many_rules()) } else { Ok(found) }
     }
 
     /// Fails if a request exceeds a bound, or names a unit that is not declared.
