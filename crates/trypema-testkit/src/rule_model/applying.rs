@@ -12,7 +12,7 @@ pub(super) struct Asked<'m> {
     pub(super) part: AskedPart,
 }
 
-/// What a request asks of a rule.
+/// The part of a request in one rule: a counter and its cost, a block, or a missing input.
 #[derive(Debug)]
 pub(super) enum AskedPart {
     Counter {

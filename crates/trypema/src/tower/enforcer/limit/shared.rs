@@ -49,7 +49,7 @@ struct CounterRef {
 }
 
 /// A decision, and the receipt for its units.
-struct ReservedCheck {
+struct TakenCheck {
     decision: Decision,
     receipt: Option<AnyReceipt>,
 }
@@ -84,7 +84,7 @@ impl CounterRef {
                 CheckedRequest::without_follow_up(self.enforcer.layer_decision(taken.decision))
             }
             CountWhen::BeforeWithReceipt => {
-                let ReservedCheck { decision, receipt } = self.take(cost, Receipts::Wanted).await?;
+                let TakenCheck { decision, receipt } = self.take(cost, Receipts::Wanted).await?;
                 let decision = self.enforcer.layer_decision(decision);
                 CheckedRequest::new(decision, move || match receipt {
                     Some(receipt) => AfterResponseResult::Pending(Box::pin(self.refund(cost, receipt))),
@@ -100,7 +100,7 @@ impl CounterRef {
         })
     }
 
-    async fn take(&self, cost: u64, receipts: Receipts) -> Result<ReservedCheck, TrypemaError> {
+    async fn take(&self, cost: u64, receipts: Receipts) -> Result<TakenCheck, TrypemaError> {
         let (provider, check) = (self.provider(), [self.check(cost)]);
         let if_unreachable = failure_policy::if_unreachable(provider, &check, &as_built);
         let request = TakeRequest {
@@ -113,7 +113,7 @@ impl CounterRef {
         let taken = provider.take_all(request).wait().await?;
         let mut taken = failure_policy::after_take(provider, request, taken, &as_built).await?;
         let receipt = taken.receipts.pop().flatten();
-        Ok(ReservedCheck { decision: only(taken.decisions.into_iter().flatten())?, receipt })
+        Ok(TakenCheck { decision: only(taken.decisions.into_iter().flatten())?, receipt })
     }
 
     async fn peek(&self, cost: u64) -> CheckResult {
