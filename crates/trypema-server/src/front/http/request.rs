@@ -1,18 +1,21 @@
 //! Requests in JSON: attribute sets, costs and a mode.
 
-use std::borrow::Cow;
+mod attributes;
+mod costs;
+
 use std::fmt;
 use std::marker::PhantomData;
 use std::net::IpAddr;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeOwned, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use trypema::rules::{AttributeSet, Document, InvalidRules, Request as RulesRequest};
 
+use self::attributes::Attributes;
+use self::costs::{Cost, Costs};
 use super::problem::ApiError;
-use crate::attributes::{MAX_ATTRIBUTE_NAME, MAX_ATTRIBUTE_VALUE, MAX_ATTRIBUTES};
 use crate::mode::Mode;
 
 /// The error of an `ip` that is not an address. Such a value would get a counter of its own and match no
@@ -249,83 +252,6 @@ pub(crate) fn request_of<'a>(sets: &'a [AttributeSet<'a>]) -> RulesRequest<'a> {
     }
 }
 
-/// A cost: a whole number.
-#[derive(Debug, Clone, Copy, JsonSchema)]
-#[schemars(transparent)]
-struct Cost(u64);
-
-impl<'de> Deserialize<'de> for Cost {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_u64(CostVisitor).map(Self)
-    }
-}
-
-struct CostVisitor;
-
-impl Visitor<'_> for CostVisitor {
-    type Value = u64;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a cost: a whole number, 0 or more")
-    }
-
-    fn visit_u64<E: Error>(self, cost: u64) -> Result<u64, E> {
-        Ok(cost)
-    }
-}
-
-/// The most units that a request may name: all that rules can declare, and `requests`.
-const MAX_COSTS: usize = 16;
-
-/// Costs by unit, each unit once.
-#[derive(Debug)]
-struct Costs<'a>(Vec<(Cow<'a, str>, u64)>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Costs<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(CostsVisitor)
-    }
-}
-
-struct CostsVisitor;
-
-impl<'de> Visitor<'de> for CostsVisitor {
-    type Value = Costs<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object of costs by unit, such as {\"tokens\": 4200}")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Costs<'de>, A::Error> {
-        let mut costs: Vec<(Cow<'de, str>, u64)> = Vec::with_capacity(2);
-        while let Some((Text(unit), Cost(cost))) = map.next_entry::<Text<'de>, Cost>()? {
-            if costs.len() == MAX_COSTS {
-                return Err(A::Error::custom(format_args!("costs in more than {MAX_COSTS} units")));
-            }
-            if costs.iter().any(|(known, _)| *known == unit) {
-                return Err(A::Error::custom(format_args!("the cost in {unit:?} is given twice")));
-            }
-            costs.push((unit, cost));
-        }
-        Ok(Costs(costs))
-    }
-}
-
-impl JsonSchema for Costs<'_> {
-    fn schema_name() -> Cow<'static, str> {
-        "Costs".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        schemars::json_schema!({
-            "description": "Costs by unit. `requests` is 1 unless it is given.",
-            "type": "object",
-            "maxProperties": MAX_COSTS,
-            "additionalProperties": {"type": "integer", "minimum": 0},
-        })
-    }
-}
-
 /// Accepts only a JSON object. Without it, serde would accept an array of the fields as well.
 struct Object<T>(T);
 
@@ -385,139 +311,6 @@ pub(super) fn read_document<T: DeserializeOwned>(
     match check(&document).or_else(|| document.read::<T>().invalid) {
         Some(invalid) => Err(ApiError::bad_request(format!("the body is invalid:\n{invalid}"))),
         None => Err(first),
-    }
-}
-
-/// Attribute names and values, each name once.
-#[derive(Debug)]
-pub(super) struct Attributes<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
-
-impl Attributes<'_> {
-    /// Returns the attributes in the form that the engine accepts.
-    pub(super) fn pairs(&self) -> Vec<(&str, &str)> {
-        self.0.iter().map(|(name, value)| (&**name, &**value)).collect()
-    }
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Attributes<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(AttributesVisitor)
-    }
-}
-
-struct AttributesVisitor;
-
-impl<'de> Visitor<'de> for AttributesVisitor {
-    type Value = Attributes<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object of texts, or a list of texts such as \"user=ann\"")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Attributes<'de>, A::Error> {
-        let mut attributes = Attributes(Vec::with_capacity(4));
-        while let Some((Text(name), Text(value))) = map.next_entry::<Text<'de>, Text<'de>>()? {
-            attributes.add(name, value)?;
-        }
-        Ok(attributes)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Attributes<'de>, A::Error> {
-        let mut attributes = Attributes(Vec::with_capacity(4));
-        while let Some(Text(pair)) = list.next_element::<Text<'de>>()? {
-            let (name, value) = match pair {
-                Cow::Borrowed(pair) => split(pair).map(|(name, value)| (name.into(), value.into())),
-                Cow::Owned(pair) => {
-                    split(&pair).map(|(name, value)| (name.to_owned().into(), value.to_owned().into()))
-                }
-            }
-            .ok_or_else(|| A::Error::custom("an attribute of a list needs the form \"user=ann\""))?;
-            attributes.add(name, value)?;
-        }
-        Ok(attributes)
-    }
-}
-
-/// Splits `NAME=VALUE`.
-fn split(pair: &str) -> Option<(&str, &str)> {
-    pair.split_once('=')
-}
-
-impl<'a> Attributes<'a> {
-    /// Adds an attribute, if it is within the bounds.
-    fn add<E: Error>(&mut self, name: Cow<'a, str>, value: Cow<'a, str>) -> Result<(), E> {
-        let Self(pairs) = self;
-        if pairs.len() == MAX_ATTRIBUTES {
-            return Err(E::custom(format_args!("more than {MAX_ATTRIBUTES} attributes")));
-        }
-        if name.is_empty() || name.len() > MAX_ATTRIBUTE_NAME {
-            return Err(E::custom(format_args!("an attribute's name needs 1 to {MAX_ATTRIBUTE_NAME} bytes")));
-        }
-        if value.len() > MAX_ATTRIBUTE_VALUE {
-            return Err(E::custom(format_args!(
-                "the value of attribute {name:?} is longer than {MAX_ATTRIBUTE_VALUE} bytes"
-            )));
-        }
-        if name == "ip" && !is_address(&value) {
-            return Err(E::custom(NO_ADDRESS));
-        }
-        if pairs.iter().any(|(known, _)| *known == name) {
-            return Err(E::custom(format_args!("attribute {name:?} is given twice")));
-        }
-        pairs.push((name, value));
-        Ok(())
-    }
-}
-
-/// A text that is borrowed from the body if it contains no escapes.
-struct Text<'a>(Cow<'a, str>);
-
-impl<'de> Deserialize<'de> for Text<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(TextVisitor)
-    }
-}
-
-struct TextVisitor;
-
-impl<'de> Visitor<'de> for TextVisitor {
-    type Value = Text<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a text")
-    }
-
-    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Text<'de>, E> {
-        Ok(Text(Cow::Borrowed(text)))
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<Text<'de>, E> {
-        Ok(Text(Cow::Owned(text.to_owned())))
-    }
-}
-
-impl JsonSchema for Attributes<'_> {
-    fn schema_name() -> Cow<'static, str> {
-        "Attributes".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        schemars::json_schema!({
-            "description": "An object such as {\"user\": \"ann\"}, or a list such as [\"user=ann\"].",
-            "anyOf": [
-                {
-                    "type": "object",
-                    "maxProperties": MAX_ATTRIBUTES,
-                    "propertyNames": {"minLength": 1, "maxLength": MAX_ATTRIBUTE_NAME},
-                    "additionalProperties": {"type": "string", "maxLength": MAX_ATTRIBUTE_VALUE},
-                },
-                {
-                    "type": "array",
-                    "maxItems": MAX_ATTRIBUTES,
-                    "items": {"type": "string", "pattern": "^[^=]+="},
-                },
-            ],
-        })
     }
 }
 

@@ -1,0 +1,87 @@
+//! Costs in JSON: whole numbers by unit.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
+
+use super::attributes::Text;
+
+/// A cost: a whole number.
+#[derive(Debug, Clone, Copy, JsonSchema)]
+#[schemars(transparent)]
+pub(super) struct Cost(pub(super) u64);
+
+impl<'de> Deserialize<'de> for Cost {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_u64(CostVisitor).map(Self)
+    }
+}
+
+struct CostVisitor;
+
+impl Visitor<'_> for CostVisitor {
+    type Value = u64;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a cost: a whole number, 0 or more")
+    }
+
+    fn visit_u64<E: Error>(self, cost: u64) -> Result<u64, E> {
+        Ok(cost)
+    }
+}
+
+/// The most units that a request may name: all that rules can declare, and `requests`.
+const MAX_COSTS: usize = 16;
+
+/// Costs by unit, each unit once.
+#[derive(Debug)]
+pub(super) struct Costs<'a>(pub(super) Vec<(Cow<'a, str>, u64)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Costs<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(CostsVisitor)
+    }
+}
+
+struct CostsVisitor;
+
+impl<'de> Visitor<'de> for CostsVisitor {
+    type Value = Costs<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of costs by unit, such as {\"tokens\": 4200}")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Costs<'de>, A::Error> {
+        let mut costs: Vec<(Cow<'de, str>, u64)> = Vec::with_capacity(2);
+        while let Some((Text(unit), Cost(cost))) = map.next_entry::<Text<'de>, Cost>()? {
+            if costs.len() == MAX_COSTS {
+                return Err(A::Error::custom(format_args!("costs in more than {MAX_COSTS} units")));
+            }
+            if costs.iter().any(|(known, _)| *known == unit) {
+                return Err(A::Error::custom(format_args!("the cost in {unit:?} is given twice")));
+            }
+            costs.push((unit, cost));
+        }
+        Ok(Costs(costs))
+    }
+}
+
+impl JsonSchema for Costs<'_> {
+    fn schema_name() -> Cow<'static, str> {
+        "Costs".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        schemars::json_schema!({
+            "description": "Costs by unit. `requests` is 1 unless it is given.",
+            "type": "object",
+            "maxProperties": MAX_COSTS,
+            "additionalProperties": {"type": "integer", "minimum": 0},
+        })
+    }
+}
