@@ -77,6 +77,16 @@ pub struct MultiDecision<R> {
 /// enough to bound the work of a call.
 pub(crate) const MAX_CHECKS: usize = 64;
 
+/// Rejects checks that cannot be taken in one request.
+pub(crate) fn validate_take(checks: &[Check<'_>]) -> Result<(), TrypemaError> {
+    if checks.iter().any(|check| matches!(check.limit, Limit::Concurrency(_))) {
+        let reason = "a concurrency limit cannot be taken together with other limits: reserve it by a rule, or take \
+                      it on its own";
+        return Err(TrypemaError::InvalidChecks { reason: reason.to_owned() });
+    }
+    validate(checks)
+}
+
 /// Rejects checks that cannot be in one request.
 pub(crate) fn validate(checks: &[Check<'_>]) -> Result<(), TrypemaError> {
     let invalid = |reason: String| Err(TrypemaError::InvalidChecks { reason });

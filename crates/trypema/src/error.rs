@@ -97,6 +97,14 @@ pub enum TrypemaError {
         /// The largest threshold allowed.
         max: u64,
     },
+    /// A time for which units are held that is zero or too long.
+    #[error("invalid hold {}: need 1us to {}", DurationText(*given), DurationText(*max))]
+    InvalidHold {
+        /// The time that was given.
+        given: Duration,
+        /// The longest time allowed.
+        max: Duration,
+    },
     /// A time zone that is not in the zone data.
     #[cfg(feature = "calendar")]
     #[error("unknown time zone {given:?}: need an IANA name such as Europe/Berlin{}", suggested(similar))]

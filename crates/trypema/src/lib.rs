@@ -365,8 +365,8 @@ pub use redis::{
     SuppressedRedisRateLimiter, TokenBucketRedisRateLimiter,
 };
 pub use strategy::{
-    AbsoluteLimit, AbuseLimit, AbuseTier, FixedWindowLimit, Limit, SlidingWindowLimit, SuppressedLimit,
-    TokenBucketLimits, TokenLimit,
+    AbsoluteLimit, AbuseLimit, AbuseTier, ConcurrencyLimit, FixedWindowLimit, Limit, SlidingWindowLimit,
+    SuppressedLimit, TokenBucketLimits, TokenLimit,
 };
 #[cfg(feature = "calendar")]
 pub use strategy::{CalendarStart, CalendarWindow, Weekday};

@@ -32,7 +32,7 @@ pub(crate) use map::Bound;
 pub(crate) use multi::HasLocalLimiter;
 pub(crate) use provider::LimiterConfig;
 
-use crate::strategy::{Abuse, FixedWindow, SlidingWindow, TokenBucket};
+use crate::strategy::{Abuse, Concurrency, FixedWindow, SlidingWindow, TokenBucket};
 
 /// Token buckets in this process.
 pub type TokenBucketLocalRateLimiter = LocalLimiter<TokenBucket>;
@@ -42,3 +42,5 @@ pub type SlidingWindowLocalRateLimiter = LocalLimiter<SlidingWindow>;
 pub type FixedWindowLocalRateLimiter = LocalLimiter<FixedWindow>;
 /// Attempt limits with blocks in this process.
 pub type AbuseLocalRateLimiter = LocalLimiter<Abuse>;
+/// Units held at the same time in this process.
+pub type ConcurrencyLocalRateLimiter = LocalLimiter<Concurrency>;

@@ -76,7 +76,7 @@ pub(crate) use receipt::random;
 pub(crate) use store::StoreConfig;
 pub(crate) use verb_call::LimitedKey;
 
-use crate::strategy::{Abuse, FixedWindow, SlidingWindow, TokenBucket};
+use crate::strategy::{Abuse, Concurrency, FixedWindow, SlidingWindow, TokenBucket};
 
 /// The token-bucket limiter of the Redis provider.
 pub type TokenBucketRedisRateLimiter = RedisLimiter<TokenBucket>;
@@ -86,3 +86,5 @@ pub type SlidingWindowRedisRateLimiter = RedisLimiter<SlidingWindow>;
 pub type FixedWindowRedisRateLimiter = RedisLimiter<FixedWindow>;
 /// The abuse limiter of the Redis provider: attempt limits with blocks.
 pub type AbuseRedisRateLimiter = RedisLimiter<Abuse>;
+/// The concurrency limiter of the Redis provider: units held at the same time.
+pub type ConcurrencyRedisRateLimiter = RedisLimiter<Concurrency>;

@@ -1,4 +1,4 @@
-//! The six algorithms as pure functions: state, limit, time and cost go in; an outcome and the new state come
+//! The seven algorithms as pure functions: state, limit, time and cost go in; an outcome and the new state come
 //! out.
 //!
 //! Nothing here reads a clock, takes a lock, waits, draws a random number or logs. A provider stores the
@@ -25,10 +25,12 @@
 mod absolute;
 mod abuse;
 mod aligned;
+mod concurrency;
 mod fixed_window;
 #[cfg(feature = "_redis")]
 mod lease;
 mod limit;
+pub(crate) mod reservations;
 mod series;
 mod sliding_window;
 mod suppressed;
@@ -40,6 +42,7 @@ use std::fmt::Debug;
 
 pub use absolute::{Absolute, AbsoluteLimit, AbsoluteOutcome, AbsoluteState};
 pub use abuse::{Abuse, AbuseLimit, AbuseOutcome, AbuseState, AbuseTier};
+pub use concurrency::{Concurrency, ConcurrencyLimit, ConcurrencyOutcome, ConcurrencyState};
 #[cfg(feature = "calendar")]
 pub use fixed_window::{CalendarStart, CalendarWindow, Weekday};
 pub use fixed_window::{FixedWindow, FixedWindowLimit, FixedWindowOutcome, FixedWindowState};
@@ -168,7 +171,7 @@ pub struct Refund {
     pub recorded: Option<Timestamp>,
 }
 
-/// An algorithm. The trait is sealed: only the six types of this module implement it.
+/// An algorithm. The trait is sealed: only the seven types of this module implement it.
 pub trait Strategy: sealed::Sealed + Sized + 'static {
     /// The strategy's name in events and traces. [`Wire::SUFFIX`] is its name in keys of Redis.
     const NAME: &'static str;
@@ -276,6 +279,7 @@ mod sealed {
 
     impl Sealed for super::Absolute {}
     impl Sealed for super::Abuse {}
+    impl Sealed for super::Concurrency {}
     impl Sealed for super::FixedWindow {}
     impl Sealed for super::SlidingWindow {}
     impl Sealed for super::Suppressed {}

@@ -12,14 +12,14 @@ use super::map::{HashedKey, KeyCall, NewState};
 use super::provider::LocalRateLimiterProvider;
 use super::receipt::{CommittedTake, LocalReceipt};
 use super::shard::Shard;
-use crate::check::{Check, MultiDecision, validate};
+use crate::check::{Check, MultiDecision, validate, validate_take};
 use crate::clock::Timestamp;
 use crate::decision::{Decision, DecisionTime};
 use crate::error::TrypemaError;
 use crate::observer::{Event, Observer};
 use crate::strategy::{
-    Absolute, Abuse, Call, FixedWindow, LimitOf, SlidingWindow, Strategy, Suppressed, TokenBucket,
-    with_strategy,
+    Absolute, Abuse, Call, Concurrency, FixedWindow, LimitOf, SlidingWindow, Strategy, Suppressed,
+    TokenBucket, with_strategy,
 };
 
 /// A provider with a limiter of strategy `S`.
@@ -113,7 +113,7 @@ impl LocalRateLimiterProvider {
         checks: &[Check<'_>],
         options: TakeOptions,
     ) -> Result<MultiDecision<LocalReceipt>, TrypemaError> {
-        validate(checks)?;
+        validate_take(checks)?;
         let started = self.observer().map(|_| self.now());
         let result = match checks {
             [check] if !options.with_receipts && !check.is_postpaid => self.take_single(check),
@@ -357,4 +357,5 @@ has_local_limiter! {
     SlidingWindow: sliding_window,
     FixedWindow: fixed_window,
     Abuse: abuse,
+    Concurrency: concurrency,
 }

@@ -8,7 +8,7 @@ use super::limiter::LocalLimiter;
 use super::map::Bound;
 use crate::clock::{ClockSource, Timestamp};
 use crate::observer::Observer;
-use crate::strategy::{Abuse, FixedWindow, SlidingWindow, Strategy, TokenBucket};
+use crate::strategy::{Abuse, Concurrency, FixedWindow, SlidingWindow, Strategy, TokenBucket};
 use crate::units::{HardLimitFactor, RateGroupSizeMs, WindowSizeSeconds};
 
 /// The window in which `inc` of the absolute and the suppressed strategy counts.
@@ -45,6 +45,7 @@ pub struct LocalRateLimiterProvider {
     sliding_window: OnceLock<LocalLimiter<SlidingWindow>>,
     fixed_window: OnceLock<LocalLimiter<FixedWindow>>,
     abuse: OnceLock<LocalLimiter<Abuse>>,
+    concurrency: OnceLock<LocalLimiter<Concurrency>>,
 }
 
 /// The parts that all limiters of a provider share.
@@ -72,6 +73,7 @@ impl LocalRateLimiterProvider {
             sliding_window: OnceLock::new(),
             fixed_window: OnceLock::new(),
             abuse: OnceLock::new(),
+            concurrency: OnceLock::new(),
         }
     }
 
@@ -111,6 +113,12 @@ impl LocalRateLimiterProvider {
         self.abuse.get_or_init(|| self.config.limiter())
     }
 
+    /// Returns the limiter of units that are held at the same time.
+    #[inline]
+    pub fn concurrency(&self) -> &LocalLimiter<Concurrency> {
+        self.concurrency.get_or_init(|| self.config.limiter())
+    }
+
     pub(crate) fn observer(&self) -> Option<&Arc<dyn Observer>> {
         self.config.observer.as_ref()
     }
@@ -127,6 +135,7 @@ impl LocalRateLimiterProvider {
             + self.sliding_window.get().map_or(0, LocalLimiter::len)
             + self.fixed_window.get().map_or(0, LocalLimiter::len)
             + self.abuse.get().map_or(0, LocalLimiter::len)
+            + self.concurrency.get().map_or(0, LocalLimiter::len)
     }
 
     /// Whether no key is in memory.
@@ -152,6 +161,9 @@ impl LocalRateLimiterProvider {
             limiter.forget_stale(stale_for);
         }
         if let Some(limiter) = self.abuse.get() {
+            limiter.forget_stale(stale_for);
+        }
+        if let Some(limiter) = self.concurrency.get() {
             limiter.forget_stale(stale_for);
         }
     }

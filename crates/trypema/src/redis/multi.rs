@@ -24,6 +24,7 @@ use super::verb_call::VerbArgs;
 use super::verb_call::VerbCall;
 use crate::check::{
     Check, CheckResult, Deadline, Failed, MultiDecision, Receipts, TakeRequest, TakeResponse, validate,
+    validate_take,
 };
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::decision::Decision;
@@ -184,7 +185,7 @@ impl RedisRateLimiterProvider {
         &self,
         request: TakeRequest<'_>,
     ) -> Result<TakeResponse<RedisReceipt>, TrypemaError> {
-        validate(request.checks)?;
+        validate_take(request.checks)?;
         let checks = KeyedChecks {
             atomic: KeyedCheck::all(request.checks),
             independent: KeyedCheck::all(request.independent),
@@ -421,6 +422,7 @@ macro_rules! has_limiter {
             SlidingWindow: sliding_window,
             FixedWindow: fixed_window,
             Abuse: abuse,
+            Concurrency: concurrency,
         }
     };
 }

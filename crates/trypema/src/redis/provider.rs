@@ -7,7 +7,7 @@ use super::key::RedisKey;
 use super::limiter::RedisLimiter;
 use super::store::{Store, StoreConfig};
 use super::transport::RedisStats;
-use crate::strategy::{Abuse, FixedWindow, SlidingWindow, TokenBucket};
+use crate::strategy::{Abuse, Concurrency, FixedWindow, SlidingWindow, TokenBucket};
 use crate::units::{HardLimitFactor, RateGroupSizeMs, WindowSizeSeconds};
 
 /// The options of a limiter with Redis in the trypema 1.x API: the connection, and the window of `inc` for
@@ -59,6 +59,7 @@ pub struct RedisRateLimiterProvider {
     pub(super) sliding_window: RedisLimiter<SlidingWindow>,
     pub(super) fixed_window: RedisLimiter<FixedWindow>,
     pub(super) abuse: RedisLimiter<Abuse>,
+    pub(super) concurrency: RedisLimiter<Concurrency>,
 }
 
 impl RedisRateLimiterProvider {
@@ -71,6 +72,7 @@ impl RedisRateLimiterProvider {
             sliding_window: RedisLimiter::new(Arc::clone(&store)),
             fixed_window: RedisLimiter::new(Arc::clone(&store)),
             abuse: RedisLimiter::new(Arc::clone(&store)),
+            concurrency: RedisLimiter::new(Arc::clone(&store)),
             store,
         }
     }
@@ -108,5 +110,10 @@ impl RedisRateLimiterProvider {
     /// Returns the limiter of attempts, which blocks keys that exceed their limits.
     pub fn abuse(&self) -> &RedisLimiter<Abuse> {
         &self.abuse
+    }
+
+    /// Returns the limiter of units that are held at the same time.
+    pub fn concurrency(&self) -> &RedisLimiter<Concurrency> {
+        &self.concurrency
     }
 }

@@ -175,6 +175,11 @@ local function retention(limit)
   return limit.retention
 end
 
+-- Returns the time at which committing the outcome, decided at `now`, records its units.
+local function recorded_time(_, o)
+  return o.at
+end
+
 local function encode_outcome(_, o)
   return struct.pack('<BBdddddd', o.admitted and 1 or 0, o.scope, o.at, o.block, o.not_before, o.resets_at,
     o.short_count, o.long_count)

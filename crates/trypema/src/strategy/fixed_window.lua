@@ -129,6 +129,12 @@ local function retention(limit)
   return limit.longest or limit.window
 end
 
+-- Returns the time at which committing the outcome, decided at `now`, records its units.
+local function recorded_time(limit, o, now)
+  local starts_at = window_at(limit, o.ends_at - 1) or now
+  return math.min(math.max(now, starts_at), o.ends_at - 1)
+end
+
 local function encode_outcome(_, o)
   return struct.pack('<Bdd', o.admitted and 1 or 0, o.used, o.ends_at)
 end

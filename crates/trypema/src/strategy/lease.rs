@@ -89,6 +89,9 @@ pub trait Leasable: Wire {
     /// Whether the strategy grants leases.
     const IS_LEASED: bool = true;
 
+    /// Whether an instance remembers a denial until its wait is over, and denies further calls itself.
+    const REMEMBERS_DENIALS: bool = true;
+
     /// Whether unspent units must be refunded before the lease ends. After that, refilling pays them off, and
     /// a refund returns less.
     const REFUND_BEFORE_END: bool = false;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    AbsoluteLimit, AbuseLimit, Call, FixedWindowLimit, SlidingWindowLimit, Strategy, SuppressedLimit,
-    TokenBucketLimits,
+    AbsoluteLimit, AbuseLimit, Call, ConcurrencyLimit, FixedWindowLimit, SlidingWindowLimit, Strategy,
+    SuppressedLimit, TokenBucketLimits,
 };
 use crate::clock::Timestamp;
 
@@ -33,6 +33,8 @@ pub enum Limit {
     FixedWindow(FixedWindowLimit),
     /// A number of attempts that starts a block.
     Abuse(AbuseLimit),
+    /// A number of units that may be held at the same time.
+    Concurrency(ConcurrencyLimit),
 }
 
 /// Runs `$body` with `$strategy` as the strategy type of `$limit`, and `$inner` as the limit of that
@@ -64,6 +66,10 @@ macro_rules! with_strategy {
                 type $strategy = $crate::strategy::Abuse;
                 $body
             }
+            $crate::strategy::Limit::Concurrency($inner) => {
+                type $strategy = $crate::strategy::Concurrency;
+                $body
+            }
         }
     };
 }
@@ -84,7 +90,8 @@ impl Limit {
 
     /// Returns the period that [`Limit::quota`] refers to. For a token bucket, this is the refill time of the
     /// limit with the smallest capacity. For two tiers of attempts, it is the window of the tier with the
-    /// lower threshold. For a calendar, it is the usual length of its windows: 31 days for months.
+    /// lower threshold. For a calendar, it is the usual length of its windows: 31 days for months. For a
+    /// concurrency limit, it is the longest time for which a holder keeps its units without a renewal.
     pub fn window(&self) -> Duration {
         match self {
             Self::Absolute(limit) => limit.window(),
@@ -96,6 +103,7 @@ impl Limit {
             Self::SlidingWindow(limit) => limit.window(),
             Self::FixedWindow(limit) => limit.window(),
             Self::Abuse(limit) => limit.window(),
+            Self::Concurrency(limit) => limit.hold(),
         }
     }
 }
@@ -135,4 +143,5 @@ limits! {
     SlidingWindow => SlidingWindowLimit,
     FixedWindow => FixedWindowLimit,
     Abuse => AbuseLimit,
+    Concurrency => ConcurrencyLimit,
 }

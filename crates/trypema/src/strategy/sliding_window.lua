@@ -125,6 +125,11 @@ local function retention(limit)
   return 2 * limit.window
 end
 
+-- Returns the time at which committing the outcome, decided at `now`, records its units.
+local function recorded_time(limit, c, now)
+  return math.min(math.max(now, c.ends_at - limit.window), c.ends_at - 1)
+end
+
 local function encode_outcome(_, c)
   return struct.pack('<Bddd', c.admitted and 1 or 0, c.ends_at, c.previous, c.current)
 end

@@ -204,6 +204,11 @@ local function retention(limit)
   return limit.window
 end
 
+-- Returns the time at which committing the outcome, decided at `now`, records its units.
+local function recorded_time(_, o)
+  return o.recorded
+end
+
 local function encode_outcome(_, o)
   return struct.pack('<Bddddddd', o.zone, o.factor, o.soft, o.used, o.not_before, o.used_after, o.recorded,
     o.resets_at)

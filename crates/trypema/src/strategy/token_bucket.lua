@@ -307,6 +307,11 @@ local function retention(limits)
   return limits.retention
 end
 
+-- Returns the time at which committing the outcome, decided at `now`, records its units.
+local function recorded_time(_, o)
+  return o.at
+end
+
 local function encode_outcome(_, o)
   local text = struct.pack('<BBddd', o.admitted and 1 or 0, o.failed, o.at, o.not_before, o.resets_at)
   for i = 1, #o.owed do

@@ -57,7 +57,7 @@ impl LuaSource {
 }
 
 /// The sources of all strategies, ordered by [`Wire::NUMBER`].
-pub(crate) const LUA_SOURCES: [LuaSource; 6] = [
+pub(crate) const LUA_SOURCES: [LuaSource; 7] = [
     LuaSource {
         name: "absolute",
         base: SERIES,
@@ -106,6 +106,14 @@ pub(crate) const LUA_SOURCES: [LuaSource; 6] = [
         quick_base: "",
         quick: "",
     },
+    LuaSource {
+        name: "concurrency",
+        base: RESERVATIONS,
+        source: include_str!("concurrency.lua"),
+        lease: include_str!("concurrency/lease.lua"),
+        quick_base: "",
+        quick: "",
+    },
 ];
 
 const SERIES: &str = concat!(
@@ -113,6 +121,8 @@ const SERIES: &str = concat!(
     include_str!("series/refund.lua"),
     include_str!("series/written.lua")
 );
+/// The functions of a table of reservations, which the driver also keeps beside the counters of other strategies.
+pub(crate) const RESERVATIONS: &str = include_str!("reservations.lua");
 const DEBT: &str = include_str!("token_bucket/debt.lua");
 const QUICK_SERIES: &str = include_str!("quick/series.lua");
 

@@ -19,7 +19,7 @@ pub(in crate::hybrid) struct Background {
     pub(in crate::hybrid) instance: Arc<Instance>,
     pub(in crate::hybrid) redis: RedisRateLimiterProvider,
     /// One entry per strategy.
-    pub(in crate::hybrid) strategies: [Arc<dyn LeasedKeys>; 6],
+    pub(in crate::hybrid) strategies: [Arc<dyn LeasedKeys>; 7],
 }
 
 /// The keys of one strategy.

@@ -209,7 +209,7 @@ impl<S: Leasable> Shared<S> {
         requested_at: Timestamp,
         found: &OutcomeAt<S::Outcome>,
     ) {
-        if S::core(&found.clone().decision::<S>(take.limit)).is_never() {
+        if !S::REMEMBERS_DENIALS || S::core(&found.clone().decision::<S>(take.limit)).is_never() {
             return;
         }
         let timing = RequestTiming { requested_at, replied_at: self.instance.clock.now() };

@@ -9,7 +9,7 @@ use super::limiter::HybridLimiter;
 use crate::clock::ClockSource;
 use crate::hybrid::background::{self, Background, Instance, Shared};
 use crate::redis::{RedisRateLimiterProvider, WindowOptions};
-use crate::strategy::{Abuse, FixedWindow, SlidingWindow, TokenBucket};
+use crate::strategy::{Abuse, Concurrency, FixedWindow, SlidingWindow, TokenBucket};
 
 /// The limiters of all strategies, shared through Redis, and decided in this process when it holds a lease.
 #[derive(Debug)]
@@ -22,6 +22,7 @@ pub struct HybridRateLimiterProvider {
     pub(super) sliding_window: HybridLimiter<SlidingWindow>,
     pub(super) fixed_window: HybridLimiter<FixedWindow>,
     pub(super) abuse: HybridLimiter<Abuse>,
+    pub(super) concurrency: HybridLimiter<Concurrency>,
 }
 
 /// The configuration of a hybrid provider.
@@ -57,6 +58,7 @@ impl HybridRateLimiterProvider {
         let sliding_window = Shared::new(redis.sliding_window().clone(), &instance);
         let fixed_window = Shared::new(redis.fixed_window().clone(), &instance);
         let abuse = Shared::new(redis.abuse().clone(), &instance);
+        let concurrency = Shared::new(redis.concurrency().clone(), &instance);
         Self {
             absolute: AbsoluteHybridRateLimiter::new(HybridLimiter::of(&absolute), windows),
             suppressed: SuppressedHybridRateLimiter::new(HybridLimiter::of(&suppressed), windows),
@@ -64,11 +66,20 @@ impl HybridRateLimiterProvider {
             sliding_window: HybridLimiter::of(&sliding_window),
             fixed_window: HybridLimiter::of(&fixed_window),
             abuse: HybridLimiter::of(&abuse),
+            concurrency: HybridLimiter::of(&concurrency),
             redis: redis.clone(),
             background: Arc::new(Background {
                 instance,
                 redis: redis.clone(),
-                strategies: [absolute, suppressed, token_bucket, sliding_window, fixed_window, abuse],
+                strategies: [
+                    absolute,
+                    suppressed,
+                    token_bucket,
+                    sliding_window,
+                    fixed_window,
+                    abuse,
+                    concurrency,
+                ],
             }),
         }
     }
@@ -102,6 +113,12 @@ impl HybridRateLimiterProvider {
     /// attempt; instances remember blocks.
     pub fn abuse(&self) -> &HybridLimiter<Abuse> {
         &self.abuse
+    }
+
+    /// Returns the limiter of units that are held at the same time. Redis takes every unit: nothing is
+    /// leased or remembered.
+    pub fn concurrency(&self) -> &HybridLimiter<Concurrency> {
+        &self.concurrency
     }
 
     /// Returns the background work as a future. Spawn it on the async runtime once for each

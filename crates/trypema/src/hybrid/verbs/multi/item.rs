@@ -1,7 +1,7 @@
 //! One check of an all-or-nothing request: deciding, taking and undoing it.
 
 use super::HasHybridLimiter;
-use crate::check::{Check, Deadline, IfUnreachable, Receipts, TakeRequest, validate};
+use crate::check::{Check, Deadline, IfUnreachable, Receipts, TakeRequest, validate_take};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
 use crate::hybrid::HybridRateLimiterProvider;
@@ -29,7 +29,7 @@ impl HybridRateLimiterProvider {
         checks: &[Check<'a>],
         count: CountCall,
     ) -> Result<Vec<CheckItem<'a>>, TrypemaError> {
-        validate(checks)?;
+        validate_take(checks)?;
         let item = |check: &Check<'a>| {
             let key = RedisKey::encode(check.key);
             let decided_by = match check.is_postpaid {

@@ -1,0 +1,68 @@
+-- concurrency: the twin of concurrency.rs. Change both or neither.
+--   limit    <d limit> <d hold>
+--   state    the table of reservations.lua
+--   outcome  <B admitted> <B 1 if another holder has room> <d units held before> <d everything held has expired by then>
+
+local function read(argument, at)
+  local limit = {}
+  limit.limit, limit.hold, at = struct.unpack('<dd', argument, at)
+  return limit, at
+end
+
+local load = load_table
+
+local function save(key, _, state, now)
+  save_table(key, state, now)
+end
+
+local function decide(limit, state, now, stamp, cost, needed)
+  local held, has_room = held_at(state, now)
+  needed = needed or cost
+  local latest = state.latest
+  local is_back = is_stepped_back(state, now, limit.hold)
+  if is_back then
+    latest = now + 2 * limit.hold
+  end
+  local admitted = needed <= (has_room and limit.limit - held or 0) or needed == 0
+  return {
+    admitted = admitted, has_room = has_room, held = held, latest = latest, stamp = math.max(stamp, now),
+    is_stepped_back = is_back,
+  }
+end
+
+local function commit(limit, state, now, cost, outcome)
+  if outcome.is_stepped_back then
+    step_back(state, now, limit.hold)
+    state.is_changed = true
+  end
+  if outcome.admitted and cost > 0 then
+    forget_expired_entries(state, now)
+    insert_entry(state, {
+      id = ANONYMOUS, request = string.rep('\0', 8), units = math.min(cost, 2 ^ 53 - 1 - outcome.held),
+      recorded = outcome.stamp, expires_at = outcome.stamp + limit.hold, is_settled = false,
+    })
+    state.is_changed = true
+  end
+end
+
+local function available(limit, state, now, cost)
+  local held, has_room = held_at(state, now)
+  return has_room and math.min(cost, math.max(0, limit.limit - held)) or 0
+end
+
+local function refund(_, state, now, units, recorded)
+  return release_anonymous(state, units, recorded, now)
+end
+
+local function retention(limit)
+  return limit.hold
+end
+
+-- Returns the time at which committing the outcome, decided at `now`, records its units.
+local function recorded_time(_, o)
+  return o.stamp
+end
+
+local function encode_outcome(_, o)
+  return struct.pack('<BBdd', o.admitted and 1 or 0, o.has_room and 1 or 0, o.held, o.latest)
+end

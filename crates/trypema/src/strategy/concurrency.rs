@@ -1,0 +1,219 @@
+//! Concurrency: a number of units that may be held at the same time.
+
+#[cfg(feature = "_redis")]
+mod lease;
+#[cfg(feature = "_redis")]
+mod wire;
+
+use std::time::Duration;
+
+use super::reservations::{Entry, MAX_HOLD, ReservationId, ReservationTable};
+use super::{Call, Refund, Strategy};
+use crate::clock::{Span, Timestamp};
+use crate::decision::{Decision, DecisionTime, NEVER};
+use crate::error::TrypemaError;
+use crate::units::MAX_EXACT;
+
+/// The wait after a denial, unless everything that is held expires sooner. Holders release their units when
+/// they are done, so nobody knows the exact wait.
+pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// The limit on units held at the same time; see the [module](super).
+#[derive(Debug, Clone, Copy)]
+pub struct Concurrency;
+
+/// The units that may be held at the same time, and the longest time for which a holder keeps them without a
+/// renewal.
+///
+/// ```
+/// use std::time::Duration;
+/// use trypema::ConcurrencyLimit;
+///
+/// let limit = ConcurrencyLimit::new(20, Duration::from_secs(60))?;
+/// assert_eq!((limit.limit(), limit.hold()), (20, Duration::from_secs(60)));
+/// assert!(ConcurrencyLimit::new(0, Duration::from_secs(60)).is_err());
+/// # Ok::<(), trypema::TrypemaError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConcurrencyLimit {
+    limit: u64,
+    hold_us: u64,
+}
+
+impl ConcurrencyLimit {
+    /// Returns a limit of `limit` units. A holder that neither releases nor renews its units loses them after
+    /// `hold`, which is at most one hour and is rounded up to whole microseconds.
+    ///
+    /// A key has at most 4,096 holders at a time, whatever its limit.
+    pub fn new(limit: u64, hold: Duration) -> Result<Self, TrypemaError> {
+        if limit == 0 || limit > MAX_EXACT {
+            return Err(TrypemaError::InvalidLimit { given: limit, max: MAX_EXACT });
+        }
+        if hold.is_zero() || hold > MAX_HOLD {
+            return Err(TrypemaError::InvalidHold { given: hold, max: MAX_HOLD });
+        }
+        Ok(Self { limit, hold_us: hold.as_nanos().div_ceil(1_000) as u64 })
+    }
+
+    /// Returns the units that may be held at the same time.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Returns the longest time for which a holder keeps its units without a renewal.
+    pub fn hold(&self) -> Duration {
+        Duration::from_micros(self.hold_us)
+    }
+}
+
+/// The concurrency strategy's state of a key.
+pub type ConcurrencyState = ReservationTable;
+
+/// The outcome of the concurrency strategy.
+#[derive(Debug, Clone, Copy)]
+pub struct ConcurrencyOutcome {
+    is_admitted: bool,
+    is_never: bool,
+    remaining: u64,
+    not_before: u64,
+    resets_at: u64,
+}
+
+impl ConcurrencyOutcome {
+    /// Returns the outcome of `call` if `held` units are held, of which the last expire at `latest`.
+    fn new(limit: &ConcurrencyLimit, call: Call, table: HeldUnits) -> Self {
+        let HeldUnits { units, has_room, latest } = table;
+        let now = call.now.as_micros();
+        let free = if has_room { limit.limit.saturating_sub(units) } else { 0 };
+        let is_admitted = call.needed <= free;
+        let resets_at = match (is_admitted && call.cost > 0, units > 0) {
+            (true, _) => latest.max(call.stamp.as_micros() + limit.hold_us),
+            (false, true) => latest,
+            (false, false) => now,
+        };
+        let soon = now + RETRY_AFTER.as_micros() as u64;
+        Self {
+            is_admitted,
+            is_never: call.needed > limit.limit,
+            remaining: if is_admitted { free.saturating_sub(call.cost) } else { free },
+            not_before: if is_admitted { now } else { soon.min(resets_at.max(now + 1)) },
+            resets_at: resets_at.max(now),
+        }
+    }
+}
+
+/// The part of a table on which a decision depends.
+#[derive(Debug, Clone, Copy)]
+struct HeldUnits {
+    units: u64,
+    has_room: bool,
+    /// Everything that is held has expired at this time.
+    latest: u64,
+}
+
+impl Strategy for Concurrency {
+    const NAME: &'static str = "concurrency";
+    type Limit = ConcurrencyLimit;
+    type State = ConcurrencyState;
+    type Outcome = ConcurrencyOutcome;
+    type Decision<'l> = Decision;
+
+    fn decide(limit: &ConcurrencyLimit, table: &ConcurrencyState, call: Call) -> ConcurrencyOutcome {
+        let latest = match table.is_stepped_back(call.now, limit.hold_us) {
+            true => call.now.as_micros() + 2 * limit.hold_us,
+            false => table.latest_expiry().as_micros(),
+        };
+        let (units, has_room) = (table.held(call.now), table.has_room(call.now));
+        ConcurrencyOutcome::new(limit, call, HeldUnits { units, has_room, latest })
+    }
+
+    /// A unit is held or it is not; a later time is neither stricter nor looser.
+    fn needs_exact_time(_: &ConcurrencyLimit, _: &ConcurrencyState, _: u64) -> bool {
+        true
+    }
+
+    fn take_within(
+        limit: &ConcurrencyLimit,
+        table: &mut ConcurrencyState,
+        span: Span,
+        cost: u64,
+    ) -> Option<ConcurrencyOutcome> {
+        let call = Call::new(span.earliest, cost);
+        (span.earliest == span.latest).then(|| {
+            let outcome = Self::decide(limit, table, call);
+            Self::commit(limit, table, call, &outcome);
+            outcome
+        })
+    }
+
+    fn is_admitted(outcome: &ConcurrencyOutcome) -> bool {
+        outcome.is_admitted
+    }
+
+    /// Holds the units without a name, until they expire.
+    fn commit(
+        limit: &ConcurrencyLimit,
+        table: &mut ConcurrencyState,
+        call: Call,
+        outcome: &ConcurrencyOutcome,
+    ) {
+        if table.is_stepped_back(call.now, limit.hold_us) {
+            table.step_back(call.now, limit.hold_us);
+        }
+        if outcome.is_admitted && call.cost > 0 {
+            table.forget_expired(call.now);
+            table.insert(Entry {
+                id: ReservationId::ANONYMOUS,
+                request: 0,
+                units: call.units_to_record(table.held(call.now), MAX_EXACT),
+                recorded: call.stamp,
+                expires_at: Timestamp::derived(call.stamp.as_micros() + limit.hold_us),
+                is_settled: false,
+            });
+        }
+    }
+
+    fn recorded_at(_: &ConcurrencyLimit, _: &ConcurrencyOutcome, call: Call) -> Timestamp {
+        call.stamp
+    }
+
+    fn condensed(_: &ConcurrencyLimit, table: &ConcurrencyState, now: Timestamp) -> ConcurrencyState {
+        table.condensed(now)
+    }
+
+    fn available(limit: &ConcurrencyLimit, table: &ConcurrencyState, call: Call) -> u64 {
+        Self::decide(limit, table, call.with_cost(0)).remaining.min(call.cost)
+    }
+
+    /// Releases units that were taken without a name.
+    fn refund(_: &ConcurrencyLimit, table: &mut ConcurrencyState, refund: Refund) -> u64 {
+        table.release_anonymous(refund.units, refund.recorded, refund.now)
+    }
+
+    fn retention_us(limit: &ConcurrencyLimit) -> u64 {
+        limit.hold_us
+    }
+
+    fn fresh_from(table: &ConcurrencyState) -> Timestamp {
+        table.latest_expiry()
+    }
+
+    fn decision(limit: &ConcurrencyLimit, outcome: ConcurrencyOutcome, decided_at: DecisionTime) -> Decision {
+        Decision {
+            is_allowed: outcome.is_admitted,
+            attempts: None,
+            limit: limit.limit,
+            remaining: outcome.remaining,
+            not_before: match outcome.is_never && !outcome.is_admitted {
+                true => NEVER,
+                false => Timestamp::derived(outcome.not_before),
+            },
+            resets_at: Timestamp::derived(outcome.resets_at),
+            decided_at,
+        }
+    }
+
+    fn core(decision: &Decision) -> Decision {
+        *decision
+    }
+}

@@ -1,0 +1,186 @@
+-- The reservations of a key: the twin of reservations.rs. Change both or neither.
+--   table    <B 'C'> <d units held> <d no entry expires earlier> <d every entry has expired by then>, then entries
+--   entry    <c16 id, zeros without a name> <c8 digest of the request> <d units> <d recorded at> <d expires at>
+--            <B 1 if settled>
+-- The entries stay one string: most calls look at the head only, or at one entry.
+local HEAD_BYTES, ENTRY_BYTES, MAX_ENTRIES = 25, 49, 4096
+local ANONYMOUS = string.rep('\0', 16)
+
+local function load_table(key)
+  local text = redis.call('GET', key)
+  if not text then
+    return {entries = '', held = 0, earliest = 0, latest = 0}
+  end
+  check_state(text, 67, HEAD_BYTES)
+  local _, held, earliest, latest = struct.unpack('<Bddd', text)
+  return {entries = text:sub(HEAD_BYTES + 1), held = held, earliest = earliest, latest = latest, is_known = true}
+end
+
+local function save_table(key, t, now)
+  if #t.entries == 0 then
+    if t.is_known then
+      redis.call('DEL', key)
+    end
+    return
+  end
+  local text = struct.pack('<Bddd', 67, t.held, t.earliest, t.latest) .. t.entries
+  redis.call('SET', key, text, 'PX', time_to_live(t.latest, now))
+end
+
+local function entry_at(t, at)
+  local id, request, units, recorded, expires_at, settled = struct.unpack('<c16c8dddB', t.entries, at)
+  return {
+    id = id, request = request, units = units, recorded = recorded, expires_at = expires_at,
+    is_settled = settled == 1, at = at,
+  }
+end
+
+local function held_by(e)
+  return e.is_settled and 0 or e.units
+end
+
+local function packed(e)
+  return struct.pack('<c16c8dddB', e.id, e.request, e.units, e.recorded, e.expires_at, e.is_settled and 1 or 0)
+end
+
+-- Replaces the entries by those for which `change` returns an entry, and adds up what the head says of them.
+local function rebuild(t, change)
+  local kept = {}
+  t.held, t.earliest, t.latest = 0, 0, 0
+  for at = 1, #t.entries, ENTRY_BYTES do
+    local e = change(entry_at(t, at))
+    if e then
+      kept[#kept + 1] = packed(e)
+      t.held = t.held + held_by(e)
+      t.earliest = #kept == 1 and e.expires_at or math.min(t.earliest, e.expires_at)
+      t.latest = math.max(t.latest, e.expires_at)
+    end
+  end
+  t.entries = table.concat(kept)
+end
+
+-- Returns the units that are held at `now`, and whether another entry has room.
+local function held_at(t, now)
+  local count = #t.entries / ENTRY_BYTES
+  if now < t.earliest then
+    return t.held, count < MAX_ENTRIES
+  end
+  local held, live = 0, 0
+  for at = 1, #t.entries, ENTRY_BYTES do
+    local e = entry_at(t, at)
+    if now < e.expires_at then
+      held, live = held + held_by(e), live + 1
+    end
+  end
+  return held, live < MAX_ENTRIES
+end
+
+-- Forgets the entries that have expired. Returns the number of reservations among them that were neither settled nor
+-- released.
+local function forget_expired_entries(t, now)
+  if now < t.earliest or #t.entries == 0 then
+    return 0
+  end
+  local lost = 0
+  rebuild(t, function(e)
+    if now < e.expires_at then
+      return e
+    end
+    if not e.is_settled and e.id ~= ANONYMOUS then
+      lost = lost + 1
+    end
+  end)
+  return lost
+end
+
+local function is_stepped_back(t, now, hold)
+  return t.latest > now + 2 * hold
+end
+
+local function step_back(t, now, hold)
+  rebuild(t, function(e)
+    if e.expires_at > now + 2 * hold then
+      e.expires_at = now + hold
+    end
+    return e
+  end)
+end
+
+-- Returns the entry with this name, unless it has expired.
+local function find_entry(t, id, now)
+  local from = 1
+  while true do
+    local at = t.entries:find(id, from, true)
+    if not at then
+      return
+    end
+    -- The same bytes may occur across fields.
+    if (at - 1) % ENTRY_BYTES == 0 then
+      local e = entry_at(t, at)
+      return now < e.expires_at and e or nil
+    end
+    from = at + 1
+  end
+end
+
+local function insert_entry(t, e)
+  local text = packed(e)
+  local is_joined = false
+  if e.id == ANONYMOUS then
+    for at = 1, #t.entries, ENTRY_BYTES do
+      local other = entry_at(t, at)
+      if other.id == ANONYMOUS and other.recorded == e.recorded and other.expires_at == e.expires_at then
+        other.units = other.units + e.units
+        t.entries = t.entries:sub(1, at - 1) .. packed(other) .. t.entries:sub(at + ENTRY_BYTES)
+        is_joined = true
+        break
+      end
+    end
+  end
+  if not is_joined then
+    t.entries = t.entries .. text
+  end
+  t.held = t.held + held_by(e)
+  t.earliest = #t.entries == ENTRY_BYTES and e.expires_at or math.min(t.earliest, e.expires_at)
+  t.latest = math.max(t.latest, e.expires_at)
+end
+
+-- Ends the reservation `e`, and remembers that `units` were really spent if `is_remembered`.
+local function settle_entry(t, e, units, is_remembered)
+  t.held = t.held - held_by(e)
+  local text = ''
+  if is_remembered then
+    e.units, e.is_settled = units, true
+    text = packed(e)
+  end
+  t.entries = t.entries:sub(1, e.at - 1) .. text .. t.entries:sub(e.at + ENTRY_BYTES)
+  if #t.entries == 0 then
+    t.held, t.earliest, t.latest = 0, 0, 0
+  end
+end
+
+local function renew_entry(t, id, expires_at)
+  rebuild(t, function(e)
+    if e.id == id then
+      e.expires_at = expires_at
+    end
+    return e
+  end)
+end
+
+-- Gives back anonymous units that were recorded at `recorded`, or the oldest ones if that is negative. Returns their number.
+local function release_anonymous(t, units, recorded, now)
+  forget_expired_entries(t, now)
+  local released = 0
+  rebuild(t, function(e)
+    if e.id == ANONYMOUS and (recorded < 0 or e.recorded == recorded) then
+      local part = math.min(units, e.units)
+      e.units, units, released = e.units - part, units - part, released + part
+      if e.units == 0 then
+        return
+      end
+    end
+    return e
+  end)
+  return released
+end

@@ -1,0 +1,212 @@
+//! The table of a key's reservations: units that a holder keeps until it settles or releases them, or until
+//! they expire.
+//!
+//! The concurrency strategy is nothing but such a table. For the other strategies the table stands beside the
+//! counter, and says which units of the counter a reservation may still give back. The Lua twin is
+//! `reservations.lua`.
+
+use std::time::Duration;
+
+use crate::clock::Timestamp;
+
+/// The most entries of a table: enough for thousands of requests in flight, and few enough that a script
+/// reads and writes the table in a fraction of a millisecond.
+pub(crate) const MAX_ENTRIES: usize = 4_096;
+
+/// The longest time for which units are reserved without a renewal. A holder that dies keeps its units no
+/// longer than that.
+pub(crate) const MAX_HOLD: Duration = Duration::from_secs(60 * 60);
+
+/// The name of a reservation: 128 bits that nobody can guess, unless the caller chose them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct ReservationId(pub(crate) [u8; 16]);
+
+impl ReservationId {
+    /// The name of units that nobody reserved by name: those of a plain take of the concurrency strategy.
+    pub(crate) const ANONYMOUS: Self = Self([0; 16]);
+}
+
+/// One entry of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) id: ReservationId,
+    /// A digest of the request that made the reservation. The same name with another request is a conflict.
+    pub(crate) request: u64,
+    /// The reserved units or, once settled, those that were really spent.
+    pub(crate) units: u64,
+    /// The time at which the counter recorded the units.
+    pub(crate) recorded: Timestamp,
+    /// The entry is forgotten from then on.
+    pub(crate) expires_at: Timestamp,
+    /// Whether the holder has settled or released it. Only a reservation whose name the caller chose is
+    /// remembered after that, so that a repeated request does not spend again.
+    pub(crate) is_settled: bool,
+}
+
+impl Entry {
+    fn is_live(&self, now: Timestamp) -> bool {
+        now < self.expires_at
+    }
+
+    fn held(&self) -> u64 {
+        if self.is_settled { 0 } else { self.units }
+    }
+}
+
+/// The reservations of one key.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReservationTable {
+    entries: Vec<Entry>,
+    /// The sum of the units that the entries hold.
+    held: u64,
+    /// No entry expires before this time.
+    earliest: Timestamp,
+    /// Every entry has expired at this time.
+    latest: Timestamp,
+}
+
+impl ReservationTable {
+    /// Returns the units that are held at `now`.
+    pub(crate) fn held(&self, now: Timestamp) -> u64 {
+        if now < self.earliest {
+            return self.held;
+        }
+        self.live(now).map(Entry::held).sum()
+    }
+
+    /// Whether another entry has room at `now`.
+    pub(crate) fn has_room(&self, now: Timestamp) -> bool {
+        self.entries.len() < MAX_ENTRIES || self.live(now).count() < MAX_ENTRIES
+    }
+
+    /// Returns the reservation with this name, unless it has expired.
+    pub(crate) fn find(&self, id: ReservationId, now: Timestamp) -> Option<&Entry> {
+        self.live(now).find(|entry| entry.id == id)
+    }
+
+    /// Returns the entries that have not expired, in the order in which they were made.
+    pub(crate) fn live(&self, now: Timestamp) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().filter(move |entry| entry.is_live(now))
+    }
+
+    /// Returns the time at which every entry has expired.
+    pub(crate) fn latest_expiry(&self) -> Timestamp {
+        self.latest
+    }
+
+    /// Forgets the entries that have expired. Returns the number of reservations among them that were neither
+    /// settled nor released.
+    pub(crate) fn forget_expired(&mut self, now: Timestamp) -> u64 {
+        if now < self.earliest {
+            return 0;
+        }
+        let is_lost =
+            |entry: &Entry| !entry.is_live(now) && !entry.is_settled && entry.id != ReservationId::ANONYMOUS;
+        let lost = self.entries.iter().filter(|entry| is_lost(entry)).count() as u64;
+        self.entries.retain(|entry| entry.is_live(now));
+        self.recompute();
+        lost
+    }
+
+    /// Whether an entry expires later than any entry made at `now` or a little later could: the clock went
+    /// back by more than `hold_us`.
+    pub(crate) fn is_stepped_back(&self, now: Timestamp, hold_us: u64) -> bool {
+        self.latest.as_micros() > now.as_micros() + 2 * hold_us
+    }
+
+    /// Lets entries that expire too far in the future expire `hold_us` after `now`.
+    pub(crate) fn step_back(&mut self, now: Timestamp, hold_us: u64) {
+        for entry in &mut self.entries {
+            if entry.expires_at.as_micros() > now.as_micros() + 2 * hold_us {
+                entry.expires_at = Timestamp::derived(now.as_micros() + hold_us);
+            }
+        }
+        self.recompute();
+    }
+
+    /// Adds an entry. Units without a name join those that were recorded and expire at the same time.
+    pub(crate) fn insert(&mut self, entry: Entry) {
+        let is_same = |other: &&mut Entry| {
+            other.id == ReservationId::ANONYMOUS
+                && (other.recorded, other.expires_at) == (entry.recorded, entry.expires_at)
+        };
+        let same = match entry.id {
+            ReservationId::ANONYMOUS => self.entries.iter_mut().find(is_same),
+            _ => None,
+        };
+        match same {
+            Some(same) => same.units += entry.units,
+            None => self.entries.push(entry),
+        }
+        self.held += entry.held();
+        self.earliest = match self.entries.len() {
+            1 => entry.expires_at,
+            _ => self.earliest.min(entry.expires_at),
+        };
+        self.latest = self.latest.max(entry.expires_at);
+    }
+
+    /// Ends a reservation, and remembers that `units` were really spent if `is_remembered`.
+    pub(crate) fn settle(&mut self, id: ReservationId, units: u64, is_remembered: bool) {
+        let Some(index) = self.entries.iter().position(|entry| entry.id == id) else { return };
+        self.held -= self.entries[index].held();
+        if is_remembered {
+            let entry = &mut self.entries[index];
+            (entry.units, entry.is_settled) = (units, true);
+        } else {
+            self.entries.remove(index);
+        }
+        if self.entries.is_empty() {
+            *self = Self::default();
+        }
+    }
+
+    /// Lets a reservation expire at another time.
+    pub(crate) fn renew(&mut self, id: ReservationId, expires_at: Timestamp) {
+        if let Some(entry) = self.entries.iter_mut().find(|entry| entry.id == id) {
+            entry.expires_at = expires_at;
+            self.recompute();
+        }
+    }
+
+    /// Gives back anonymous units that were recorded at `recorded`, or the oldest ones. Returns their number.
+    pub(crate) fn release_anonymous(
+        &mut self,
+        mut units: u64,
+        recorded: Option<Timestamp>,
+        now: Timestamp,
+    ) -> u64 {
+        self.forget_expired(now);
+        let mut released = 0;
+        for entry in &mut self.entries {
+            let is_meant = recorded.is_none_or(|recorded| entry.recorded == recorded);
+            if entry.id == ReservationId::ANONYMOUS && is_meant {
+                let part = units.min(entry.units);
+                entry.units -= part;
+                units -= part;
+                released += part;
+            }
+        }
+        self.entries.retain(|entry| entry.id != ReservationId::ANONYMOUS || entry.units > 0);
+        self.recompute();
+        released
+    }
+
+    /// Returns a table with a single entry that holds as many units for as long as any entry of this one.
+    pub(crate) fn condensed(&self, now: Timestamp) -> Self {
+        let mut table = Self::default();
+        let units = self.held(now);
+        if units > 0 {
+            let (id, expires_at) = (ReservationId::ANONYMOUS, self.latest);
+            table.insert(Entry { id, request: 0, units, recorded: now, expires_at, is_settled: false });
+        }
+        table
+    }
+
+    fn recompute(&mut self) {
+        let expiries = || self.entries.iter().map(|entry| entry.expires_at);
+        (self.earliest, self.latest) =
+            (expiries().min().unwrap_or_default(), expiries().max().unwrap_or_default());
+        self.held = self.entries.iter().map(Entry::held).sum();
+    }
+}
