@@ -55,6 +55,12 @@ impl ConcurrencyLimit {
         Ok(Self { limit, hold_us: hold.as_nanos().div_ceil(1_000) as u64 })
     }
 
+    /// Returns a limit that stands for a table of reservations beside the counter of another strategy.
+    #[cfg(feature = "rules")]
+    pub(crate) fn of_table() -> Self {
+        Self { limit: MAX_EXACT, hold_us: MAX_HOLD.as_micros() as u64 }
+    }
+
     /// Returns the units that may be held at the same time.
     pub fn limit(&self) -> u64 {
         self.limit

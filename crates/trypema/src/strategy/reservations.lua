@@ -6,10 +6,14 @@
 local HEAD_BYTES, ENTRY_BYTES, MAX_ENTRIES = 25, 49, 4096
 local ANONYMOUS = string.rep('\0', 16)
 
+local function empty_table()
+  return {entries = '', held = 0, earliest = 0, latest = 0}
+end
+
 local function load_table(key)
   local text = redis.call('GET', key)
   if not text then
-    return {entries = '', held = 0, earliest = 0, latest = 0}
+    return empty_table()
   end
   check_state(text, 67, HEAD_BYTES)
   local _, held, earliest, latest = struct.unpack('<Bddd', text)
@@ -145,11 +149,23 @@ local function insert_entry(t, e)
   t.latest = math.max(t.latest, e.expires_at)
 end
 
--- Ends the reservation `e`, and remembers that `units` were really spent if `is_remembered`.
-local function settle_entry(t, e, units, is_remembered)
+-- Returns the number of reservations with a name that are neither settled nor expired, and their entries.
+local function live_entries(t, now)
+  local live = {}
+  for at = 1, #t.entries, ENTRY_BYTES do
+    local e = entry_at(t, at)
+    if now < e.expires_at and not e.is_settled and e.id ~= ANONYMOUS then
+      live[#live + 1] = packed(e)
+    end
+  end
+  return #live, table.concat(live)
+end
+
+-- Ends the reservation `e`, and remembers that `units` were really spent if the caller chose its id.
+local function settle_entry(t, e, units)
   t.held = t.held - held_by(e)
   local text = ''
-  if is_remembered then
+  if e.id:byte() % 2 == 1 then
     e.units, e.is_settled = units, true
     text = packed(e)
   end

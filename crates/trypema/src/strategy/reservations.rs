@@ -17,13 +17,33 @@ pub(crate) const MAX_ENTRIES: usize = 4_096;
 /// longer than that.
 pub(crate) const MAX_HOLD: Duration = Duration::from_secs(60 * 60);
 
-/// The name of a reservation: 128 bits that nobody can guess, unless the caller chose them.
+/// The id of a reservation: 128 bits. The first one tells whether the caller chose the id; if not, nobody can
+/// guess it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ReservationId(pub(crate) [u8; 16]);
 
 impl ReservationId {
-    /// The name of units that nobody reserved by name: those of a plain take of the concurrency strategy.
+    /// The id of units that were taken without one: those of a plain take of the concurrency strategy.
     pub(crate) const ANONYMOUS: Self = Self([0; 16]);
+
+    /// Returns an id of these bits that the caller did not choose.
+    pub(crate) fn random(mut bits: [u8; 16]) -> Self {
+        bits[0] &= !1;
+        // The chance that random bits are those of `ANONYMOUS` is that of guessing an id.
+        Self(bits)
+    }
+
+    /// Returns an id of these bits, which are a digest of what the caller chose.
+    pub(crate) fn chosen(mut bits: [u8; 16]) -> Self {
+        bits[0] |= 1;
+        Self(bits)
+    }
+
+    /// Whether the caller chose the id. A settled reservation is remembered then until it would have expired,
+    /// so that a repeated request does not spend again.
+    pub(crate) fn is_chosen(self) -> bool {
+        self.0[0] & 1 == 1
+    }
 }
 
 /// One entry of a table.
@@ -38,8 +58,7 @@ pub(crate) struct Entry {
     pub(crate) recorded: Timestamp,
     /// The entry is forgotten from then on.
     pub(crate) expires_at: Timestamp,
-    /// Whether the holder has settled or released it. Only a reservation whose name the caller chose is
-    /// remembered after that, so that a repeated request does not spend again.
+    /// Whether the holder has settled or released it.
     pub(crate) is_settled: bool,
 }
 
@@ -79,13 +98,17 @@ impl ReservationTable {
         self.entries.len() < MAX_ENTRIES || self.live(now).count() < MAX_ENTRIES
     }
 
-    /// Returns the reservation with this name, unless it has expired.
+    /// Returns the reservation with this id, unless it has expired.
     pub(crate) fn find(&self, id: ReservationId, now: Timestamp) -> Option<&Entry> {
         self.live(now).find(|entry| entry.id == id)
     }
 
-    /// Returns the entries that have not expired, in the order in which they were made.
-    pub(crate) fn live(&self, now: Timestamp) -> impl Iterator<Item = &Entry> {
+    /// Returns the reservations that are neither settled nor expired, in the order in which they were made.
+    pub(crate) fn holders(&self, now: Timestamp) -> impl Iterator<Item = &Entry> {
+        self.live(now).filter(|entry| !entry.is_settled && entry.id != ReservationId::ANONYMOUS)
+    }
+
+    fn live(&self, now: Timestamp) -> impl Iterator<Item = &Entry> {
         self.entries.iter().filter(move |entry| entry.is_live(now))
     }
 
@@ -146,11 +169,11 @@ impl ReservationTable {
         self.latest = self.latest.max(entry.expires_at);
     }
 
-    /// Ends a reservation, and remembers that `units` were really spent if `is_remembered`.
-    pub(crate) fn settle(&mut self, id: ReservationId, units: u64, is_remembered: bool) {
+    /// Ends a reservation, and remembers that `units` were really spent if the caller chose its id.
+    pub(crate) fn settle(&mut self, id: ReservationId, units: u64) {
         let Some(index) = self.entries.iter().position(|entry| entry.id == id) else { return };
         self.held -= self.entries[index].held();
-        if is_remembered {
+        if id.is_chosen() {
             let entry = &mut self.entries[index];
             (entry.units, entry.is_settled) = (units, true);
         } else {
@@ -208,5 +231,21 @@ impl ReservationTable {
         (self.earliest, self.latest) =
             (expiries().min().unwrap_or_default(), expiries().max().unwrap_or_default());
         self.held = self.entries.iter().map(Entry::held).sum();
+    }
+}
+
+/// The length of an encoded entry.
+#[cfg(feature = "_redis")]
+pub(crate) const ENTRY_BYTES: usize = 49;
+
+#[cfg(feature = "_redis")]
+impl Entry {
+    /// Reads an entry that the Lua twin wrote. Returns `None` if it is malformed.
+    pub(crate) fn read(reply: &mut super::ReplyReader<'_>) -> Option<Self> {
+        let id = ReservationId(reply.bytes(16)?.try_into().ok()?);
+        let request = u64::from_le_bytes(reply.bytes(8)?.try_into().ok()?);
+        let (units, recorded, expires_at) = (reply.count()?, reply.count()?, reply.count()?);
+        let (recorded, expires_at) = (Timestamp::derived(recorded), Timestamp::derived(expires_at));
+        Some(Self { id, request, units, recorded, expires_at, is_settled: reply.byte()? == 1 })
     }
 }
