@@ -49,6 +49,13 @@ pub(crate) struct SettleRequest<'a> {
     pub(crate) keeps_estimate: bool,
 }
 
+impl<'a> SettleRequest<'a> {
+    /// Gives back all units.
+    pub(crate) fn release(check: Check<'a>, id: ReservationId) -> Self {
+        Self { check: Check { cost: 0, ..check }, id, keeps_estimate: false }
+    }
+}
+
 /// The result of a [`SettleRequest`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct SettledCheck {
@@ -93,15 +100,18 @@ pub(crate) type SettleResult = Result<SettledCheck, TrypemaError>;
 pub(crate) struct HeldReservation {
     pub(crate) id: ReservationId,
     pub(crate) units: u64,
-    pub(crate) recorded: Timestamp,
+    /// The time since the units were recorded.
+    pub(crate) age: Duration,
     pub(crate) expires_in: Duration,
 }
 
 impl HeldReservation {
     pub(crate) fn new(entry: &Entry, now: Timestamp) -> Self {
-        let left_us = entry.expires_at.as_micros().saturating_sub(now.as_micros());
-        let expires_in = Duration::from_micros(left_us);
-        Self { id: entry.id, units: entry.units, recorded: entry.recorded, expires_in }
+        let between = |from: Timestamp, to: Timestamp| {
+            Duration::from_micros(to.as_micros().saturating_sub(from.as_micros()))
+        };
+        let (age, expires_in) = (between(entry.recorded, now), between(now, entry.expires_at));
+        Self { id: entry.id, units: entry.units, age, expires_in }
     }
 }
 

@@ -133,6 +133,11 @@ impl LocalRateLimiterProvider {
         self.config.observer.as_ref()
     }
 
+    #[cfg(feature = "rules")]
+    pub(crate) fn clock(&self) -> &ClockSource {
+        &self.config.clock
+    }
+
     pub(super) fn now(&self) -> Timestamp {
         self.config.clock.now()
     }

@@ -246,6 +246,11 @@ impl RuleSet {
         candidate.live.filter(|live| self.at(*live).is_some_and(|live| !live.rule.is_shadow()))
     }
 
+    /// Returns the rule that has a counter of this name.
+    pub(super) fn rule_of_counter(&self, key: &str) -> Option<&CompiledRule> {
+        self.compiled(key.split('|').next()?).filter(|rule| rule.has_counter(key))
+    }
+
     pub(super) fn at(&self, rule: u32) -> Option<&CompiledRule> {
         self.rules.get(rule as usize)
     }

@@ -37,6 +37,8 @@ pub struct Verdict {
     pub(super) outcomes: Vec<RuleOutcome>,
     /// The counter names of all outcomes, concatenated.
     pub(super) keys: String,
+    /// The concurrency rules that a check skipped, because it cannot hold anything.
+    pub(super) unheld: Vec<u32>,
 }
 
 /// The part of one rule in a verdict.
@@ -139,6 +141,12 @@ impl Verdict {
         }
         let mut denying = self.rules().filter(RuleDecision::is_denying);
         denying.try_fold(Duration::ZERO, |wait, rule| Some(wait.max(rule.decision.retry_after()?)))
+    }
+
+    /// Returns the concurrency rules that apply to the request and were skipped: only a
+    /// [reservation](super::Engine::reserve) can hold units.
+    pub fn skipped_rules(&self) -> impl Iterator<Item = &Rule> {
+        self.unheld.iter().filter_map(|number| self.set.at(*number)).map(|compiled| &compiled.rule)
     }
 
     /// Returns the rule that decided a denial: the first rule by priority that denies the request, where

@@ -176,11 +176,7 @@ impl RedisRateLimiterProvider {
             .iter()
             .zip(replies)
             .filter(|(_, reply)| may_be_reserved(reply))
-            .map(|(keyed, _)| SettleRequest {
-                check: Check { cost: 0, ..keyed.check },
-                id: request.name.id,
-                keeps_estimate: false,
-            })
+            .map(|(keyed, _)| SettleRequest::release(keyed.check, request.name.id))
             .collect();
         self.settle_each(&settlements, request.take.deadline).await;
     }
