@@ -35,9 +35,9 @@ mod yaml;
 pub use changes::RuleSetChanges;
 pub use condition::Condition;
 pub use definition::{
-    AbuseNumbers, Action, BucketLimit, BucketNumbers, CalendarPeriod, CounterNumbers, FixedWindowNumbers,
-    IfMissing, KeyVerdict, Numbers, OnStoreFailure, Override, Rule, Rules, Scope, SuppressedNumbers,
-    TierNumbers, WhileBlocked, WindowNumbers,
+    AbuseNumbers, Action, BucketLimit, BucketNumbers, CalendarPeriod, ConcurrencyNumbers, CounterNumbers,
+    FixedWindowNumbers, IfMissing, KeyVerdict, Numbers, OnStoreFailure, Override, Rule, Rules, Scope,
+    SuppressedNumbers, TierNumbers, WhileBlocked, WindowNumbers,
 };
 pub use document::{Document, Parsed};
 pub use endpoint::normalize_path;
