@@ -50,6 +50,8 @@ pub use key_values::KeyValues;
 pub use missing::{NeededAttribute, SkippedRule};
 pub use period::{InvalidPeriod, Period};
 pub use problem::{FieldPath, InvalidRules, RuleProblem};
+#[cfg(feature = "http")]
+pub(crate) use request::REQUESTS;
 pub use request::{AttributeSet, Request};
 pub use set::RuleSet;
 pub use starts::{InvalidStarts, Starts};

@@ -184,6 +184,11 @@ fn is_met(whole: &Value, part: &Value, keyword: Keyword<'_>, value: &Value) -> R
         "anyOf" => options().any(|option| accepts(option, value)),
         "minimum" => value.as_f64().is_none_or(|number| number >= needed.as_f64().unwrap()),
         "minLength" => value.as_str().is_none_or(|text| text.len() as u64 >= needed.as_u64().unwrap()),
+        "maxLength" => {
+            value.as_str().is_none_or(|text| text.chars().count() as u64 <= needed.as_u64().unwrap())
+        }
+        "minItems" => value.as_array().is_none_or(|items| items.len() as u64 >= needed.as_u64().unwrap()),
+        "maxItems" => value.as_array().is_none_or(|items| items.len() as u64 <= needed.as_u64().unwrap()),
         // The only patterns are those of a period and of a time of day.
         "pattern" if needed.as_str().unwrap().contains(':') => {
             value.as_str().is_none_or(|text| text.contains(':') && text.parse::<Starts>().is_ok())
