@@ -88,6 +88,11 @@ impl ReserveOptions {
         Self { patience, ..self }
     }
 
+    #[cfg(feature = "tower")]
+    pub(crate) fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
     pub(super) fn name(&self, request: &Request<'_>) -> ReservationName {
         name_of(self.id.as_deref(), request)
     }
