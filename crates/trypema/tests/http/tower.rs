@@ -19,6 +19,7 @@ mod missing;
 mod options;
 #[cfg(feature = "redis-tokio")]
 mod redis;
+mod reserving;
 mod rules;
 mod scene;
 mod served;

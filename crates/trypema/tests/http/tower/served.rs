@@ -10,13 +10,13 @@ use trypema::tower::{RateLimitLayer, SmartIpKeyExtractor};
 use super::scene::{guesses, hourly_layer};
 
 /// A server that stops when this value is dropped.
-struct Served {
-    address: SocketAddr,
+pub(crate) struct Served {
+    pub(crate) address: SocketAddr,
     task: tokio::task::JoinHandle<()>,
 }
 
 impl Served {
-    async fn start(router: Router) -> Self {
+    pub(crate) async fn start(router: Router) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let service = router.into_make_service_with_connect_info::<SocketAddr>();
