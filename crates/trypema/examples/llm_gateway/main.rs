@@ -28,7 +28,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         )
     };
     println!("listening on http://{address}; 500 tokens a minute. Watch `\"tokens\";r=…`:\n");
-    println!("{}   # reserves 211, costs 109\n", complete("-i", "200", false));
+    println!("{}   # reserves 209, costs 107\n", complete("-i", "200", false));
     println!("{}   # leaves after 2 seconds: costs about 30\n", complete("-iN -m 2", "200", true));
     println!("{}   # what is left of them\n", complete("-i", "2", false));
     println!("{}   # does not fit: 429", complete("-i", "480", false));

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, ready};
 
 use axum::Error;
 use axum::body::{Body, Bytes};
-use http_body::{Body as _, Frame};
+use http_body::Frame;
 use serde_json::Value;
 use trypema::tower::ReservationHandle;
 

@@ -25,7 +25,8 @@ async fn complete(Json(request): Json<Value>, pace: Duration) -> Response {
     }
     let prompt = request["messages"].to_string().len() as u64 / 5;
     let answer = request["max_tokens"].as_u64().unwrap_or(100) / 2;
-    let usage = json!({"prompt_tokens": prompt, "completion_tokens": answer, "total_tokens": prompt + answer});
+    let usage =
+        json!({"prompt_tokens": prompt, "completion_tokens": answer, "total_tokens": prompt + answer});
     if request["stream"] == true {
         let (events, receiver) = mpsc::channel(1);
         tokio::spawn(generate(answer, pace, usage, events));

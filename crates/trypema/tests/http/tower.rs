@@ -22,5 +22,5 @@ mod redis;
 mod reserving;
 mod rules;
 mod scene;
-mod served;
+pub(crate) mod served;
 mod service;

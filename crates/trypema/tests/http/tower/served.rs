@@ -26,12 +26,23 @@ impl Served {
 
     /// Sends a request with a blocking client, on a thread that may block.
     async fn call(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> http::Response<String> {
+        self.send(method, path, headers, "").await
+    }
+
+    /// Sends a request with a body.
+    pub(crate) async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<String>,
+    ) -> http::Response<String> {
         let url = format!("http://{}{path}", self.address);
         let mut request = http::Request::builder().method(method).uri(url);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let request = request.body(()).unwrap();
+        let request = request.body(body.into()).unwrap();
         let call = move || {
             let agent = ureq::Agent::from(ureq::Agent::config_builder().http_status_as_error(false).build());
             let response = agent.run(request).unwrap();

@@ -7,11 +7,7 @@ use tokio::sync::mpsc;
 
 use super::{ESTIMATE, Scene, on_both_providers, open, status};
 
-on_both_providers!(
-    waiters_are_served_in_order,
-    patience_ends,
-    a_waiter_that_goes_away_leaves_the_queue
-);
+on_both_providers!(waiters_are_served_in_order, patience_ends, a_waiter_that_goes_away_leaves_the_queue);
 
 /// Lets the tasks that were spawned run until they wait.
 async fn settled() {
