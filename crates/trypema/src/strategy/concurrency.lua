@@ -18,15 +18,11 @@ end
 local function decide(limit, state, now, stamp, cost, needed)
   local held, has_room = held_at(state, now)
   needed = needed or cost
-  local latest = state.latest
-  local is_back = is_stepped_back(state, now, limit.hold)
-  if is_back then
-    latest = now + 2 * limit.hold
-  end
+  local latest, is_stepped_back = latest_expiry_at(state, now, limit.hold)
   local admitted = needed <= (has_room and limit.limit - held or 0) or needed == 0
   return {
     admitted = admitted, has_room = has_room, held = held, latest = latest, stamp = math.max(stamp, now),
-    is_stepped_back = is_back,
+    is_stepped_back = is_stepped_back,
   }
 end
 

@@ -119,10 +119,7 @@ impl Strategy for Concurrency {
     type Decision<'l> = Decision;
 
     fn decide(limit: &ConcurrencyLimit, table: &ConcurrencyState, call: Call) -> ConcurrencyOutcome {
-        let latest = match table.is_stepped_back(call.now, limit.hold_us) {
-            true => call.now.as_micros() + 2 * limit.hold_us,
-            false => table.latest_expiry().as_micros(),
-        };
+        let latest = table.latest_expiry_at(call.now, limit.hold_us).as_micros();
         let (units, has_room) = (table.held(call.now), table.has_room(call.now));
         ConcurrencyOutcome::new(limit, call, HeldUnits { units, has_room, latest })
     }

@@ -4,6 +4,8 @@
 --            <B 1 if settled>
 -- The entries stay one string: most calls look at the head only, or at one entry.
 local HEAD_BYTES, ENTRY_BYTES, MAX_ENTRIES = 25, 49, 4096
+-- One hour.
+local LONGEST_HOLD = 3600000000
 local ANONYMOUS = string.rep('\0', 16)
 
 local function load_table(key)
@@ -93,13 +95,31 @@ local function forget_expired_entries(t, now)
   return lost
 end
 
-local function is_stepped_back(t, now, hold)
-  return t.latest > now + 2 * hold
+local function is_from_the_future(e, now, hold)
+  return e.expires_at > now + 2 * hold and (e.recorded > now + hold or e.expires_at > now + hold + LONGEST_HOLD)
 end
 
+-- Returns the time at which every entry has expired, and whether one was made in the future: the clock went back by more
+-- than `hold`. An entry that was made in time expires when its holder was told, even if the limit has got a much shorter
+-- hold since. A renewed entry shows the step by its expiry alone.
+local function latest_expiry_at(t, now, hold)
+  if t.latest <= now + 2 * hold then
+    return t.latest, false
+  end
+  local latest, is_stepped_back = 0, false
+  for at = 1, #t.entries, ENTRY_BYTES do
+    local e = entry_at(t, at)
+    local is_future = is_from_the_future(e, now, hold)
+    latest = math.max(latest, is_future and now + hold or e.expires_at)
+    is_stepped_back = is_stepped_back or is_future
+  end
+  return latest, is_stepped_back
+end
+
+-- Lets entries that were made in the future expire `hold` after `now`.
 local function step_back(t, now, hold)
   rebuild(t, function(e)
-    if e.expires_at > now + 2 * hold then
+    if is_from_the_future(e, now, hold) then
       e.expires_at = now + hold
     end
     return e

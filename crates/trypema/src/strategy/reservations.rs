@@ -51,6 +51,26 @@ impl Entry {
     fn held(&self) -> u64 {
         if self.is_settled { 0 } else { self.units }
     }
+
+    /// Whether no entry that was made by `now`, nor a lease that ends up to `hold_us` later, could look like
+    /// this one: the clock went back by more than `hold_us`.
+    ///
+    /// An entry that was made in time expires when its holder was told, even if the limit has got a much
+    /// shorter hold since. A renewed entry shows the step by its expiry alone.
+    fn is_from_the_future(&self, now: Timestamp, hold_us: u64) -> bool {
+        let (now, recorded, expires_at) =
+            (now.as_micros(), self.recorded.as_micros(), self.expires_at.as_micros());
+        let longest_us = MAX_HOLD.as_micros() as u64;
+        expires_at > now + 2 * hold_us && (recorded > now + hold_us || expires_at > now + hold_us + longest_us)
+    }
+
+    /// Returns the time at which the entry expires, after the repair of a clock that went back.
+    fn repaired_expiry(&self, now: Timestamp, hold_us: u64) -> Timestamp {
+        match self.is_from_the_future(now, hold_us) {
+            true => Timestamp::derived(now.as_micros() + hold_us),
+            false => self.expires_at,
+        }
+    }
 }
 
 /// The reservations of one key.
@@ -108,18 +128,24 @@ impl ReservationTable {
         lost
     }
 
-    /// Whether an entry expires later than any entry made at `now` or a little later could: the clock went
-    /// back by more than `hold_us`.
-    pub(crate) fn is_stepped_back(&self, now: Timestamp, hold_us: u64) -> bool {
-        self.latest.as_micros() > now.as_micros() + 2 * hold_us
+    /// Returns the time at which every entry has expired, if the clock stays at `now` or goes on from there.
+    pub(crate) fn latest_expiry_at(&self, now: Timestamp, hold_us: u64) -> Timestamp {
+        if !self.is_stepped_back(now, hold_us) {
+            return self.latest;
+        }
+        self.entries.iter().map(|entry| entry.repaired_expiry(now, hold_us)).max().unwrap_or_default()
     }
 
-    /// Lets entries that expire too far in the future expire `hold_us` after `now`.
+    /// Whether an entry was made in the future: the clock went back by more than `hold_us`.
+    pub(crate) fn is_stepped_back(&self, now: Timestamp, hold_us: u64) -> bool {
+        let may_be = self.latest.as_micros() > now.as_micros() + 2 * hold_us;
+        may_be && self.entries.iter().any(|entry| entry.is_from_the_future(now, hold_us))
+    }
+
+    /// Lets entries that were made in the future expire `hold_us` after `now`.
     pub(crate) fn step_back(&mut self, now: Timestamp, hold_us: u64) {
         for entry in &mut self.entries {
-            if entry.expires_at.as_micros() > now.as_micros() + 2 * hold_us {
-                entry.expires_at = Timestamp::derived(now.as_micros() + hold_us);
-            }
+            entry.expires_at = entry.repaired_expiry(now, hold_us);
         }
         self.recompute();
     }
