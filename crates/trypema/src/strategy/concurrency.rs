@@ -64,6 +64,12 @@ impl ConcurrencyLimit {
     pub fn hold(&self) -> Duration {
         Duration::from_micros(self.hold_us)
     }
+
+    /// Returns the time from which `call` holds its units for the usual time: at most one hold ahead, because
+    /// more would look like a clock that went back.
+    fn recorded_at(&self, call: Call) -> u64 {
+        call.stamp.as_micros().min(call.now.as_micros() + self.hold_us)
+    }
 }
 
 /// The concurrency strategy's state of a key.
@@ -87,7 +93,7 @@ impl ConcurrencyOutcome {
         let free = if has_room { limit.limit.saturating_sub(units) } else { 0 };
         let is_admitted = call.needed <= free;
         let resets_at = match (is_admitted && call.cost > 0, units > 0) {
-            (true, _) => latest.max(call.stamp.as_micros() + limit.hold_us),
+            (true, _) => latest.max(limit.recorded_at(call) + limit.hold_us),
             (false, true) => latest,
             (false, false) => now,
         };
@@ -159,19 +165,20 @@ impl Strategy for Concurrency {
         }
         if outcome.is_admitted && call.cost > 0 {
             table.forget_expired(call.now);
+            let recorded = limit.recorded_at(call);
             table.insert(Entry {
                 id: ReservationId::ANONYMOUS,
                 request: 0,
                 units: call.units_to_record(table.held(call.now), MAX_EXACT),
-                recorded: call.stamp,
-                expires_at: Timestamp::derived(call.stamp.as_micros() + limit.hold_us),
+                recorded: Timestamp::derived(recorded),
+                expires_at: Timestamp::derived(recorded + limit.hold_us),
                 is_settled: false,
             });
         }
     }
 
-    fn recorded_at(_: &ConcurrencyLimit, _: &ConcurrencyOutcome, call: Call) -> Timestamp {
-        call.stamp
+    fn recorded_at(limit: &ConcurrencyLimit, _: &ConcurrencyOutcome, call: Call) -> Timestamp {
+        Timestamp::derived(limit.recorded_at(call))
     }
 
     fn condensed(_: &ConcurrencyLimit, table: &ConcurrencyState, now: Timestamp) -> ConcurrencyState {
