@@ -92,7 +92,7 @@ impl ConcurrencyOutcome {
         let now = call.now.as_micros();
         let free = if has_room { limit.limit.saturating_sub(units) } else { 0 };
         let is_admitted = call.needed <= free;
-        let resets_at = match (is_admitted && call.cost > 0, units > 0) {
+        let resets_at = match (is_admitted && call.cost > 0, units > 0 || !has_room) {
             (true, _) => latest.max(limit.recorded_at(call) + limit.hold_us),
             (false, true) => latest,
             (false, false) => now,
