@@ -143,22 +143,35 @@ local function find_entry(t, id, now)
   end
 end
 
-local function insert_entry(t, e)
-  local text = packed(e)
-  local is_joined = false
-  if e.id == ANONYMOUS then
-    for at = 1, #t.entries, ENTRY_BYTES do
-      local other = entry_at(t, at)
-      if other.id == ANONYMOUS and other.recorded == e.recorded and other.expires_at == e.expires_at then
-        other.units = other.units + e.units
-        t.entries = t.entries:sub(1, at - 1) .. packed(other) .. t.entries:sub(at + ENTRY_BYTES)
-        is_joined = true
-        break
+-- Returns where the units of the new entry `e` join an entry, if they do: see `insert` in reservations.rs.
+local function joined_at(t, e)
+  if e.id ~= ANONYMOUS then
+    return
+  end
+  local last
+  for at = 1, #t.entries, ENTRY_BYTES do
+    local other = entry_at(t, at)
+    if other.id == ANONYMOUS then
+      if other.recorded == e.recorded and other.expires_at == e.expires_at then
+        return at
       end
+      last = at
     end
   end
-  if not is_joined then
-    t.entries = t.entries .. text
+  if #t.entries >= MAX_ENTRIES * ENTRY_BYTES then
+    return last
+  end
+end
+
+-- Adds an entry. Units without a name join others as `joined_at` says.
+local function insert_entry(t, e)
+  local at = joined_at(t, e)
+  if at then
+    local other = entry_at(t, at)
+    other.units, other.expires_at = other.units + e.units, math.max(other.expires_at, e.expires_at)
+    t.entries = t.entries:sub(1, at - 1) .. packed(other) .. t.entries:sub(at + ENTRY_BYTES)
+  else
+    t.entries = t.entries .. packed(e)
   end
   t.held = t.held + held_by(e)
   t.earliest = #t.entries == ENTRY_BYTES and e.expires_at or math.min(t.earliest, e.expires_at)

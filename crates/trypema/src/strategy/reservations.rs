@@ -151,17 +151,30 @@ impl ReservationTable {
     }
 
     /// Adds an entry. Units without a name join those that were recorded and expire at the same time.
+    ///
+    /// A debit needs no room. In a full table, its units join the last units without a name that were added,
+    /// and all of them expire at the later time. So a table never has more than one entry too many.
     pub(crate) fn insert(&mut self, entry: Entry) {
-        let is_same = |other: &&mut Entry| {
+        let is_same = |other: &Entry| {
             other.id == ReservationId::ANONYMOUS
                 && (other.recorded, other.expires_at) == (entry.recorded, entry.expires_at)
         };
+        let is_full = self.entries.len() >= MAX_ENTRIES;
         let same = match entry.id {
-            ReservationId::ANONYMOUS => self.entries.iter_mut().find(is_same),
+            ReservationId::ANONYMOUS => match self.entries.iter().position(is_same) {
+                None if is_full => {
+                    self.entries.iter().rposition(|other| other.id == ReservationId::ANONYMOUS)
+                }
+                found => found,
+            },
             _ => None,
         };
         match same {
-            Some(same) => same.units += entry.units,
+            Some(index) => {
+                let same = &mut self.entries[index];
+                same.units += entry.units;
+                same.expires_at = same.expires_at.max(entry.expires_at);
+            }
             None => self.entries.push(entry),
         }
         self.held += entry.held();
