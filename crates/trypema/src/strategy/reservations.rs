@@ -61,7 +61,8 @@ impl Entry {
         let (now, recorded, expires_at) =
             (now.as_micros(), self.recorded.as_micros(), self.expires_at.as_micros());
         let longest_us = MAX_HOLD.as_micros() as u64;
-        expires_at > now + 2 * hold_us && (recorded > now + hold_us || expires_at > now + hold_us + longest_us)
+        expires_at > now + 2 * hold_us
+            && (recorded > now + hold_us || expires_at > now + hold_us + longest_us)
     }
 
     /// Returns the time at which the entry expires, after the repair of a clock that went back.
