@@ -28,7 +28,7 @@ impl HoldLimit {
     }
 }
 
-/// Units that were taken together.
+/// The units of one take.
 #[derive(Debug, Clone, Copy)]
 struct Held {
     units: u64,
@@ -47,17 +47,18 @@ impl Held {
     }
 }
 
-/// The units that are held of one key. Units that were taken together, in calls at one time, share an entry.
+/// The units that are held of one key.
 ///
 /// Reservations with a name are not modelled here: nothing of them is visible to these calls but their units.
 #[derive(Debug, Clone, Default)]
 pub struct ConcurrencyModel {
-    entries: Vec<Held>,
+    /// The takes whose units are held, in their order.
+    taken: Vec<Held>,
 }
 
 impl ConcurrencyModel {
     fn live(&self, now: i64) -> impl Iterator<Item = &Held> {
-        self.entries.iter().filter(move |held| now < held.expires)
+        self.taken.iter().filter(move |held| now < held.expires)
     }
 
     /// Returns the units that are held at `now`.
@@ -70,9 +71,9 @@ impl ConcurrencyModel {
         self.live(now).map(|held| held.expires).max().unwrap_or(now)
     }
 
-    /// Repairs the entries after the clock went back: units from the future are held for one more hold.
+    /// Repairs the takes after the clock went back: units from the future are held for one more hold.
     fn repair(&mut self, limit: &HoldLimit, now: i64) {
-        for held in &mut self.entries {
+        for held in &mut self.taken {
             if held.is_from_the_future(limit, now) {
                 held.expires = now + limit.hold();
             }
@@ -81,15 +82,15 @@ impl ConcurrencyModel {
 
     /// Forgets expired units for good, even if the clock goes back later.
     fn forget_expired(&mut self, now: i64) {
-        self.entries.retain(|held| now < held.expires);
+        self.taken.retain(|held| now < held.expires);
     }
 
-    fn add(&mut self, new: Held) {
-        let is_same = |held: &&mut Held| (held.recorded, held.expires) == (new.recorded, new.expires);
-        match self.entries.iter_mut().find(is_same) {
-            Some(same) => same.units += new.units,
-            None => self.entries.push(new),
-        }
+    /// Whether another take has an entry at `now`. Takes at one time, one after the other, share theirs.
+    fn has_room(&self, now: i64) -> bool {
+        let live: Vec<&Held> = self.live(now).collect();
+        let is_same =
+            |one: &&Held, next: &&Held| (one.recorded, one.expires) == (next.recorded, next.expires);
+        live.chunk_by(is_same).count() < MOST_ENTRIES
     }
 }
 
@@ -103,7 +104,7 @@ impl Model for ConcurrencyModel {
         let mut repaired = self.clone();
         repaired.repair(limit, now);
         let held = repaired.held(now);
-        let has_room = repaired.live(now).count() < MOST_ENTRIES;
+        let has_room = repaired.has_room(now);
         let fits = has_room && held + u128::from(ask.needed) <= u128::from(limit.limit);
         let is_allowed = ask.needed == 0 || fits;
         // A lease counts at most one hold ahead.
@@ -113,7 +114,7 @@ impl Model for ConcurrencyModel {
             self.forget_expired(now);
             let room = u128::from(MOST) - held;
             let units = u128::from(ask.cost).min(room) as u64;
-            self.add(Held { units, recorded, expires: recorded + limit.hold() });
+            self.taken.push(Held { units, recorded, expires: recorded + limit.hold() });
         }
         let empty_from = self.empty_from(now);
         let wait = if is_allowed {
@@ -125,7 +126,7 @@ impl Model for ConcurrencyModel {
             Wait::Micros(SECOND_US.min(empty_from - now) as u64)
         };
         let free = u128::from(limit.limit).saturating_sub(self.held(now));
-        let has_room = self.live(now).count() < MOST_ENTRIES || is_allowed && ask.cost > 0;
+        let has_room = has_room || self.has_room(now);
         let answer = Answer {
             is_allowed,
             limit: limit.limit,
@@ -146,14 +147,14 @@ impl Model for ConcurrencyModel {
     fn refund(&mut self, _: &HoldLimit, refund: Refund) -> u64 {
         self.forget_expired(refund.now);
         let mut left = refund.units;
-        for held in &mut self.entries {
+        for held in &mut self.taken {
             if refund.recorded.is_none_or(|recorded| recorded == held.recorded) {
                 let released = held.units.min(left);
                 held.units -= released;
                 left -= released;
             }
         }
-        self.entries.retain(|held| held.units > 0);
+        self.taken.retain(|held| held.units > 0);
         refund.units - left
     }
 

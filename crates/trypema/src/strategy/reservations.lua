@@ -143,33 +143,28 @@ local function find_entry(t, id, now)
   end
 end
 
--- Returns where the units of the new entry `e` join an entry, if they do: see `insert` in reservations.rs.
-local function joined_at(t, e)
-  if e.id ~= ANONYMOUS then
+-- Returns the entry that the units of the new entry `new` join, if they do: see `insert` in reservations.rs.
+local function joined_by(t, new)
+  if new.id ~= ANONYMOUS then
     return
   end
-  local last
-  for at = 1, #t.entries, ENTRY_BYTES do
-    local other = entry_at(t, at)
-    if other.id == ANONYMOUS then
-      if other.recorded == e.recorded and other.expires_at == e.expires_at then
-        return at
-      end
-      last = at
+  local is_full = #t.entries >= MAX_ENTRIES * ENTRY_BYTES
+  for at = #t.entries - ENTRY_BYTES + 1, 1, -ENTRY_BYTES do
+    local e = entry_at(t, at)
+    if e.id == ANONYMOUS and (is_full or e.recorded == new.recorded and e.expires_at == new.expires_at) then
+      return e
+    elseif not is_full then
+      return
     end
-  end
-  if #t.entries >= MAX_ENTRIES * ENTRY_BYTES then
-    return last
   end
 end
 
--- Adds an entry. Units without a name join others as `joined_at` says.
+-- Adds an entry. Units without a name join another one as `joined_by` says.
 local function insert_entry(t, e)
-  local at = joined_at(t, e)
-  if at then
-    local other = entry_at(t, at)
-    other.units, other.expires_at = other.units + e.units, math.max(other.expires_at, e.expires_at)
-    t.entries = t.entries:sub(1, at - 1) .. packed(other) .. t.entries:sub(at + ENTRY_BYTES)
+  local joined = joined_by(t, e)
+  if joined then
+    joined.units, joined.expires_at = joined.units + e.units, math.max(joined.expires_at, e.expires_at)
+    t.entries = t.entries:sub(1, joined.at - 1) .. packed(joined) .. t.entries:sub(joined.at + ENTRY_BYTES)
   else
     t.entries = t.entries .. packed(e)
   end

@@ -151,30 +151,16 @@ impl ReservationTable {
         self.recompute();
     }
 
-    /// Adds an entry. Units without a name join those that were recorded and expire at the same time.
+    /// Adds an entry. Units without a name join the last entry, if that was recorded and expires at the same
+    /// time: so callers at one time share an entry.
     ///
-    /// A debit needs no room. In a full table, its units join the last units without a name that were added,
-    /// and all of them expire at the later time. So a table never has more than one entry too many.
+    /// A debit needs no room. In a full table, its units join the last units without a name, and all of them
+    /// expire at the later time. So a table never has more than one entry too many.
     pub(crate) fn insert(&mut self, entry: Entry) {
-        let is_same = |other: &Entry| {
-            other.id == ReservationId::ANONYMOUS
-                && (other.recorded, other.expires_at) == (entry.recorded, entry.expires_at)
-        };
-        let is_full = self.entries.len() >= MAX_ENTRIES;
-        let same = match entry.id {
-            ReservationId::ANONYMOUS => match self.entries.iter().position(is_same) {
-                None if is_full => {
-                    self.entries.iter().rposition(|other| other.id == ReservationId::ANONYMOUS)
-                }
-                found => found,
-            },
-            _ => None,
-        };
-        match same {
-            Some(index) => {
-                let same = &mut self.entries[index];
-                same.units += entry.units;
-                same.expires_at = same.expires_at.max(entry.expires_at);
+        match self.joined_by(&entry) {
+            Some(joined) => {
+                joined.units += entry.units;
+                joined.expires_at = joined.expires_at.max(entry.expires_at);
             }
             None => self.entries.push(entry),
         }
@@ -184,6 +170,22 @@ impl ReservationTable {
             _ => self.earliest.min(entry.expires_at),
         };
         self.latest = self.latest.max(entry.expires_at);
+    }
+
+    /// Returns the entry that the units of a new one join, if they do.
+    fn joined_by(&mut self, new: &Entry) -> Option<&mut Entry> {
+        if new.id != ReservationId::ANONYMOUS {
+            return None;
+        }
+        let is_full = self.entries.len() >= MAX_ENTRIES;
+        let is_last = |other: &Entry| (other.recorded, other.expires_at) == (new.recorded, new.expires_at);
+        let mut from_the_end = self.entries.iter_mut().rev();
+        match is_full {
+            true => from_the_end.find(|other| other.id == ReservationId::ANONYMOUS),
+            false => {
+                from_the_end.next().filter(|other| other.id == ReservationId::ANONYMOUS && is_last(other))
+            }
+        }
     }
 
     /// Ends a reservation, and remembers that `units` were really spent if `is_remembered`.
