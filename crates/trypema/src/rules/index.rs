@@ -65,8 +65,8 @@ struct PathNode {
     any: Option<Box<PathNode>>,
     /// The rules for exactly this path.
     exact: Methods,
-    /// The rules for this path and everything below it.
-    prefix: Methods,
+    /// The rules for this path and everything below it. A lookup passes many nodes, of which few have any.
+    prefix: Option<Box<Methods>>,
 }
 
 #[derive(Debug, Default)]
@@ -115,7 +115,10 @@ impl Index {
                 Segment::Exact(text) => node.children.entry(text.clone()).or_default(),
                 Segment::Any => node.any.get_or_insert_default(),
             });
-            let methods = if endpoint.is_prefix { &mut node.prefix } else { &mut node.exact };
+            let methods = match endpoint.is_prefix {
+                true => node.prefix.get_or_insert_default(),
+                false => &mut node.exact,
+            };
             let plans = match &endpoint.method {
                 Some(method) => methods.each.entry(method.clone()).or_default(),
                 None => &mut methods.any,
@@ -161,7 +164,9 @@ impl PathNode {
         mut rest: impl Iterator<Item = &'p str> + Clone,
         search: &mut Search<'_, V>,
     ) {
-        self.prefix.search(search);
+        if let Some(prefix) = &self.prefix {
+            prefix.search(search);
+        }
         let Some(next) = rest.next() else {
             return self.exact.search(search);
         };
