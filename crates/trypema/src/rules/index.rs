@@ -127,12 +127,10 @@ impl Index {
         }
     }
 
-    /// Returns the rules that apply, in order of priority. Rules with `if_missing: deny` or `error` are
-    /// indexed without attributes, so they are matched even if the request lacks some.
-    pub(super) fn find(&self, indexed: &IndexedSet<'_>) -> MatchedRules {
-        let mut matched = MatchedRules::default();
-        self.search(indexed, |by_attributes| by_attributes.find(indexed, &mut matched));
-        matched
+    /// Adds the rules that apply to `matched`. Rules with `if_missing: deny` or `error` are indexed without
+    /// attributes, so they are matched even if the request lacks some.
+    pub(super) fn find(&self, indexed: &IndexedSet<'_>, matched: &mut MatchedRules) {
+        self.search(indexed, |by_attributes| by_attributes.find(indexed, matched));
     }
 
     /// Calls `visit` for every rule whose endpoints, methods, plans and conditions match the request. The arguments are
@@ -315,10 +313,9 @@ impl MatchedRules {
 
     /// Adds as many of `others` as there is room for. The others are candidates: too many of them must not
     /// fail a request.
-    pub(super) fn extend_to_capacity(mut self, others: Self) -> Self {
+    pub(super) fn extend_to_capacity(&mut self, others: Self) {
         let room = MAX_CHECKS - self.len;
         others.into_iter().take(room).for_each(|entry| self.insert(entry));
-        self
     }
 
     /// Adds the rules that match another attribute set of the same request.
