@@ -173,6 +173,19 @@ pub enum TrypemaError {
         /// The rule's unit.
         unit: String,
     },
+    /// A reservation's id that another request has used.
+    #[cfg(feature = "rules")]
+    #[error(
+        "another request made a reservation with this id: use a new id, or repeat the same attributes and costs"
+    )]
+    ReservationConflict,
+    /// A text that names no reservation.
+    #[cfg(feature = "rules")]
+    #[error("invalid reservation: {reason}")]
+    InvalidReservation {
+        /// The reason.
+        reason: &'static str,
+    },
     /// A deadline of zero.
     #[cfg(feature = "_redis")]
     #[error("invalid redis deadline 0s: need at least 1us")]

@@ -330,6 +330,8 @@ mod rate_limiter;
 )]
 pub mod redis;
 #[cfg(feature = "rules")]
+mod reservation;
+#[cfg(feature = "rules")]
 pub mod rules;
 pub mod strategy;
 #[cfg(feature = "tower")]

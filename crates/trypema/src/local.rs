@@ -16,6 +16,8 @@ mod multi;
 mod overflow;
 mod provider;
 mod receipt;
+#[cfg(feature = "rules")]
+mod reservations;
 mod shard;
 mod wait;
 
@@ -31,6 +33,8 @@ pub(crate) use map::Bound;
 #[cfg(feature = "tower")]
 pub(crate) use multi::HasLocalLimiter;
 pub(crate) use provider::LimiterConfig;
+#[cfg(all(feature = "rules", feature = "_redis"))]
+pub(crate) use reservations::without_room;
 
 use crate::strategy::{Abuse, Concurrency, FixedWindow, SlidingWindow, TokenBucket};
 

@@ -16,6 +16,9 @@ use serde::{Deserialize, Serialize};
 use crate::check::{Check, CheckResult, Deadline, IfUnreachable, TakeRequest, TakeResponse};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
+use crate::reservation::{
+    HoldersResult, RenewRequest, RenewResult, ReserveRequest, ReserveResponse, SettleRequest, SettleResult,
+};
 
 /// A store of counters. Only the three providers of this crate implement it.
 ///
@@ -59,6 +62,34 @@ pub(crate) trait Provider: fmt::Debug + Send + Sync {
         check: Check<'a>,
         deadline: Deadline,
     ) -> MaybeReady<'a, Result<bool, TrypemaError>>;
+
+    /// Reserves all checks of `request.take.checks` under the id of the request, or none of them; each check
+    /// of `request.take.independent` independently. A check that is reserved under this id already is
+    /// allowed, and spends nothing again.
+    ///
+    /// Fails with [`TrypemaError::ReservationConflict`] if another request has made a reservation with this
+    /// id.
+    fn reserve<'a>(
+        &'a self,
+        request: ReserveRequest<'a>,
+    ) -> MaybeReady<'a, Result<ReserveResponse, TrypemaError>>;
+
+    /// Settles the parts of a reservation, each independently.
+    fn settle_all<'a>(
+        &'a self,
+        settlements: &'a [SettleRequest<'a>],
+        deadline: Deadline,
+    ) -> MaybeReady<'a, Vec<SettleResult>>;
+
+    /// Renews the parts of a reservation, each independently.
+    fn renew_all<'a>(
+        &'a self,
+        renewals: &'a [RenewRequest<'a>],
+        deadline: Deadline,
+    ) -> MaybeReady<'a, Vec<RenewResult>>;
+
+    /// Lists the reservations of a counter that are neither settled nor expired.
+    fn holders<'a>(&'a self, check: Check<'a>, deadline: Deadline) -> MaybeReady<'a, HoldersResult>;
 
     /// Returns whether a failed check with this policy stops its request. `None` is the policy that the
     /// limiter was built with.

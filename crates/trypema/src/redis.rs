@@ -73,6 +73,8 @@ pub(crate) use join::{all, both};
 pub(crate) use multi::has_limiter;
 pub(crate) use provider::WindowOptions;
 pub(crate) use receipt::random;
+#[cfg(feature = "rules")]
+pub(crate) use runtime::Runtime;
 pub(crate) use store::StoreConfig;
 pub(crate) use verb_call::LimitedKey;
 

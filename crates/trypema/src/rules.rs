@@ -23,6 +23,7 @@ mod period;
 mod plan;
 mod problem;
 mod request;
+mod reservation;
 mod schema;
 mod set;
 mod share;
@@ -41,9 +42,9 @@ pub use definition::{
 };
 pub use document::{Document, Parsed};
 pub use endpoint::normalize_path;
+pub use engine::Engine;
 #[cfg(feature = "tower")]
 pub(crate) use engine::SelectProvider;
-pub use engine::{Engine, Reservation, RuleRefund};
 pub use explain::{ApplyingRule, Explanation, NotApplyingReason, NotApplyingRule};
 pub use file::RulesFile;
 pub use key_values::KeyValues;
@@ -53,6 +54,7 @@ pub use problem::{FieldPath, InvalidRules, RuleProblem};
 #[cfg(feature = "http")]
 pub(crate) use request::REQUESTS;
 pub use request::{AttributeSet, Request};
+pub use reservation::{Holder, OnDrop, Reservation, ReserveOptions, SettledRule, SettledStatus, Settlement};
 pub use set::RuleSet;
 pub use starts::{InvalidStarts, Starts};
 pub use unmatched::UnmatchedOverride;

@@ -42,6 +42,8 @@ use std::fmt::Debug;
 
 pub use absolute::{Absolute, AbsoluteLimit, AbsoluteOutcome, AbsoluteState};
 pub use abuse::{Abuse, AbuseLimit, AbuseOutcome, AbuseState, AbuseTier};
+#[cfg(feature = "rules")]
+pub(crate) use concurrency::RETRY_AFTER;
 pub use concurrency::{Concurrency, ConcurrencyLimit, ConcurrencyOutcome, ConcurrencyState};
 #[cfg(feature = "calendar")]
 pub use fixed_window::{CalendarStart, CalendarWindow, Weekday};
@@ -63,7 +65,7 @@ pub(crate) use wire::Wire;
 #[doc(hidden)]
 pub use wire::Wire;
 #[cfg(feature = "_redis")]
-pub(crate) use wire::{LUA_SOURCES, LuaSource, ReplyReader, put_count, put_number};
+pub(crate) use wire::{LUA_SOURCES, LuaSource, RESERVATIONS, ReplyReader, put_count, put_number};
 
 use crate::clock::{Span, Timestamp};
 use crate::decision::{Decision, DecisionTime};

@@ -93,6 +93,12 @@ impl<R> TakeResponse<R> {
         }
     }
 
+    /// Returns the same response without receipts, and the receipts.
+    pub(crate) fn split_receipts<T>(self) -> (TakeResponse<T>, Vec<Option<R>>) {
+        let Self { decisions, failures, receipts, independent } = self;
+        (TakeResponse { decisions, failures, receipts: Vec::new(), independent }, receipts)
+    }
+
     /// Drops the receipts of a request that spent nothing. A check that would fit has a receipt even if
     /// another one was denied.
     pub(crate) fn without_unspent_receipts(mut self) -> Self {

@@ -8,6 +8,9 @@ use crate::error::TrypemaError;
 use crate::provider::{
     AnyReceipt, MaybeReady, Provider, RecordMode, RecordRequest, RefundRequest, RefundResult, TakeResult,
 };
+use crate::reservation::{
+    HoldersResult, RenewRequest, RenewResult, ReserveRequest, ReserveResponse, SettleRequest, SettleResult,
+};
 use crate::strategy::{Limit, Strategy, with_strategy};
 
 impl Provider for LocalRateLimiterProvider {
@@ -64,14 +67,39 @@ impl Provider for LocalRateLimiterProvider {
         check: Check<'a>,
         _deadline: Deadline,
     ) -> MaybeReady<'a, Result<bool, TrypemaError>> {
-        let was_known =
-            with_strategy!(check.limit, |S, _limit| HasLocalLimiter::<S>::limiter(self).reset(check.key));
-        MaybeReady::Ready(Ok(was_known))
+        MaybeReady::Ready(Ok(self.reset_with_reservations(&check)))
+    }
+
+    fn reserve<'a>(
+        &'a self,
+        request: ReserveRequest<'a>,
+    ) -> MaybeReady<'a, Result<ReserveResponse, TrypemaError>> {
+        MaybeReady::Ready(self.reserve_by_name(request))
+    }
+
+    fn settle_all<'a>(
+        &'a self,
+        settlements: &'a [SettleRequest<'a>],
+        _deadline: Deadline,
+    ) -> MaybeReady<'a, Vec<SettleResult>> {
+        MaybeReady::Ready(settlements.iter().map(|settlement| Ok(self.settle(settlement))).collect())
+    }
+
+    fn renew_all<'a>(
+        &'a self,
+        renewals: &'a [RenewRequest<'a>],
+        _deadline: Deadline,
+    ) -> MaybeReady<'a, Vec<RenewResult>> {
+        MaybeReady::Ready(renewals.iter().map(|renewal| Ok(self.renew(renewal))).collect())
+    }
+
+    fn holders<'a>(&'a self, check: Check<'a>, _deadline: Deadline) -> MaybeReady<'a, HoldersResult> {
+        MaybeReady::Ready(Ok(self.holders_of(&check)))
     }
 }
 
 impl LocalRateLimiterProvider {
-    fn take_one(&self, check: &Check<'_>) -> Decision {
+    pub(super) fn take_one(&self, check: &Check<'_>) -> Decision {
         with_strategy!(check.limit, |S, limit| {
             let limiter = HasLocalLimiter::<S>::limiter(self);
             S::core(&match check.is_postpaid {
@@ -81,7 +109,7 @@ impl LocalRateLimiterProvider {
         })
     }
 
-    fn debit_one(&self, check: &Check<'_>) -> Decision {
+    pub(super) fn debit_one(&self, check: &Check<'_>) -> Decision {
         with_strategy!(check.limit, |S, limit| {
             S::core(&HasLocalLimiter::<S>::limiter(self).debit(check.key, limit, check.cost))
         })
@@ -97,7 +125,7 @@ impl LocalRateLimiterProvider {
     /// Records a check of a request that another check denies. If this check is denied as well, the denial is
     /// recorded as usual. If it would be admitted, only the suppressed strategy records it, as an observed
     /// request.
-    fn record_denied_elsewhere(&self, check: &Check<'_>) -> CheckResult {
+    pub(super) fn record_denied_elsewhere(&self, check: &Check<'_>) -> CheckResult {
         let peeked = self.peek_one(check);
         if !peeked.is_allowed() {
             return Ok(self.take_one(check));

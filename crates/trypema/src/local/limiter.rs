@@ -217,6 +217,24 @@ impl<S: Strategy> LocalLimiter<S> {
         self.refund_in(shard, &key, limit, refund)
     }
 
+    /// Refunds units that were recorded at `recorded`, as far as they still count. Returns their number.
+    #[cfg(feature = "rules")]
+    pub(super) fn refund_recorded(
+        &self,
+        key: &str,
+        limit: &S::Limit,
+        units: u64,
+        recorded: Timestamp,
+    ) -> u64 {
+        let key = self.map.hash_key(key);
+        let shard = &mut *self.map.shard(key.hash);
+        let now = self.clock.now();
+        if recorded.as_micros() + S::retention_us(limit) <= now.as_micros() {
+            return 0;
+        }
+        self.refund_in(shard, &key, limit, Refund { now, units, recorded: Some(recorded) })
+    }
+
     /// Refunds up to `units`, the oldest first. Returns the number of units that still counted. Prefer
     /// [`LocalLimiter::refund`], which refunds exactly the take of the receipt, and only once.
     pub fn refund_units(&self, key: &str, limit: &S::Limit, units: u64) -> u64 {

@@ -46,6 +46,9 @@ pub struct LocalRateLimiterProvider {
     fixed_window: OnceLock<LocalLimiter<FixedWindow>>,
     abuse: OnceLock<LocalLimiter<Abuse>>,
     concurrency: OnceLock<LocalLimiter<Concurrency>>,
+    /// The tables of reservations beside the counters of the other strategies.
+    #[cfg(feature = "rules")]
+    reservations: OnceLock<LocalLimiter<Concurrency>>,
 }
 
 /// The parts that all limiters of a provider share.
@@ -74,6 +77,8 @@ impl LocalRateLimiterProvider {
             fixed_window: OnceLock::new(),
             abuse: OnceLock::new(),
             concurrency: OnceLock::new(),
+            #[cfg(feature = "rules")]
+            reservations: OnceLock::new(),
         }
     }
 
@@ -119,8 +124,18 @@ impl LocalRateLimiterProvider {
         self.concurrency.get_or_init(|| self.config.limiter())
     }
 
+    #[cfg(feature = "rules")]
+    pub(super) fn reservations(&self) -> &LocalLimiter<Concurrency> {
+        self.reservations.get_or_init(|| self.config.limiter())
+    }
+
     pub(crate) fn observer(&self) -> Option<&Arc<dyn Observer>> {
         self.config.observer.as_ref()
+    }
+
+    #[cfg(feature = "rules")]
+    pub(crate) fn clock(&self) -> &ClockSource {
+        &self.config.clock
     }
 
     pub(super) fn now(&self) -> Timestamp {
@@ -165,6 +180,10 @@ impl LocalRateLimiterProvider {
         }
         if let Some(limiter) = self.concurrency.get() {
             limiter.forget_stale(stale_for);
+        }
+        #[cfg(feature = "rules")]
+        if let Some(tables) = self.reservations.get() {
+            tables.forget_stale(stale_for);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The failure policy: decides checks whose store has failed. It is applied here, once, for every verb of rules
 //! and middleware. (`redis/fallback.rs` decides single calls to Redis.)
 //!
-//! | policy | take, peek, reserve | record | refund | reset |
+//! | policy | take, peek, reserve | record | refund | reset, settle, renew |
 //! | --- | --- | --- | --- | --- |
 //! | `error` | an error | an error | an error | an error |
 //! | `allow` | allowed, not counted | allowed, not counted | an error | an error |
@@ -22,6 +22,7 @@ use crate::check::{
 };
 use crate::decision::Decision;
 use crate::error::TrypemaError;
+use crate::reservation::{ReserveRequest, ReserveResponse, SettleRequest};
 
 /// Returns the policy of the check at an index. `None` is the policy that the limiter was built with.
 pub(crate) type PolicyOf<'a> = dyn Fn(usize) -> Option<OnStoreFailure> + Sync + 'a;
@@ -75,11 +76,40 @@ pub(crate) async fn after_take(
     Ok(response)
 }
 
+/// Decides the failed checks of a reservation, all or nothing with the other checks. They are counted as in a
+/// take: a store that failed holds no reservation, so their units stay spent.
+pub(crate) async fn after_reserve(
+    provider: &dyn Provider,
+    request: ReserveRequest<'_>,
+    mut response: ReserveResponse,
+    policy_of: &PolicyOf<'_>,
+) -> Result<ReserveResponse, TrypemaError> {
+    if response.failures.is_empty() || !response.is_allowed() {
+        return Ok(response);
+    }
+    let decided = decide_failed(provider, request.take.checks, &response, policy_of);
+    let is_allowed = decided.as_ref().is_ok_and(|decisions| decisions.iter().all(Decision::is_allowed));
+    if !is_allowed {
+        let receipts = std::mem::take(&mut response.receipts);
+        let made = request.take.checks.iter().zip(&receipts);
+        let made = made.filter(|(_, reserved)| reserved.is_some_and(|reserved| !reserved.is_known));
+        let releases: Vec<SettleRequest<'_>> =
+            made.map(|(check, _)| SettleRequest::release(*check, request.name.id)).collect();
+        provider.settle_all(&releases, request.take.deadline).wait().await;
+    }
+    for (failed, decision) in response.failures.iter().zip(decided?) {
+        if let Some(place) = response.decisions.get_mut(failed.index) {
+            *place = Some(decision);
+        }
+    }
+    Ok(response)
+}
+
 /// Decides the failed checks. Peeks at all of them before it spends on any.
-fn decide_failed(
+fn decide_failed<R>(
     provider: &dyn Provider,
     checks: &[Check<'_>],
-    response: &TakeResponse<AnyReceipt>,
+    response: &TakeResponse<R>,
     policy_of: &PolicyOf<'_>,
 ) -> Result<Vec<Decision>, TrypemaError> {
     let decide_one = |failed: &Failed, verb: CheckVerb| {

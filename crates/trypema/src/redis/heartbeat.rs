@@ -39,6 +39,7 @@ impl RedisRateLimiterProvider {
             limit: id.to_le_bytes().to_vec(),
             outcome_len: 0,
             lease: None,
+            reservation: None,
         }
     }
 

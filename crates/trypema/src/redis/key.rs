@@ -131,6 +131,11 @@ pub(super) fn instances_name(state: &[u8]) -> Vec<u8> {
     [state, b":instances"].concat()
 }
 
+/// Returns the name of the table of reservations beside a counter.
+pub(super) fn reservations_name(state: &[u8]) -> Vec<u8> {
+    [state, b":reservations"].concat()
+}
+
 /// Returns the name of the mark of a receipt that was refunded.
 pub(super) fn receipt_name(state: &[u8], id: u128) -> Vec<u8> {
     [state, format!(":receipt:{id:032x}").as_bytes()].concat()

@@ -10,7 +10,7 @@ use super::batcher::CallOptions;
 use super::failure::{RedisFailure, RedisFailureKind};
 use super::fallback::FallbackCounters;
 use super::handle::RedisKeyHandle;
-use super::key::{RedisKey, instances_name, resets_name};
+use super::key::{RedisKey, instances_name, reservations_name, resets_name};
 use super::protocol::{CheckReply, CheckRequest, Verb};
 use super::store::Store;
 use super::verb_call::{LimitedKey, VerbArgs, VerbCall};
@@ -19,7 +19,7 @@ use crate::decision::{Decision, DecisionTime};
 use crate::error::TrypemaError;
 use crate::local::Granted;
 use crate::observer::{Event, Failure};
-use crate::strategy::{Call, Strategy, Wire};
+use crate::strategy::{Call, Concurrency, Strategy, Wire};
 use crate::waiting::WaitQueues;
 
 /// A limiter of one strategy, shared through Redis by every process that uses the same server and prefix.
@@ -292,8 +292,11 @@ impl<S: Wire> RedisLimiter<S> {
 
     fn named_request(&self, state: Vec<u8>, limit: Option<&S::Limit>, args: VerbArgs) -> CheckRequest {
         let helpers = match args.verb {
-            Verb::Reserve | Verb::Refund | Verb::Reset | Verb::Unblock => {
-                vec![resets_name(&state)]
+            Verb::Reserve | Verb::Refund => vec![resets_name(&state)],
+            Verb::Reset | Verb::Unblock => vec![resets_name(&state), reservations_name(&state)],
+            // The state of a concurrency limit is a table of reservations itself.
+            Verb::Hold | Verb::Settle | Verb::Renew | Verb::Holders if S::NUMBER != Concurrency::NUMBER => {
+                vec![reservations_name(&state)]
             }
             Verb::Lease => {
                 vec![resets_name(&state), instances_name(&state)]
@@ -316,6 +319,7 @@ impl<S: Wire> RedisLimiter<S> {
             limit: written,
             outcome_len: limit.map_or(0, S::outcome_len),
             lease: None,
+            reservation: None,
         }
     }
 

@@ -7,6 +7,8 @@
 #[cfg(feature = "rules")]
 mod as_provider;
 mod cross_slot;
+#[cfg(feature = "rules")]
+mod reservations;
 
 use std::time::Duration;
 

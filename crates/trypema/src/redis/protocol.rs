@@ -7,6 +7,7 @@ use super::lease::LeaseArgs;
 use super::script;
 use super::transport::ScriptCall;
 use crate::clock::Timestamp;
+use crate::strategy::reservations::{ENTRY_BYTES, MAX_ENTRIES};
 use crate::strategy::{LeaseParams, Payment, ReplyReader, put_count, put_number};
 
 /// The verbs of the driver script, with their numbers in it.
@@ -34,6 +35,14 @@ pub(super) enum Verb {
     Lease = 12,
     /// Announces that an instance is live, or leaves. Returns the number of live instances.
     Heartbeat = 13,
+    /// Takes the cost under the id of a reservation, all or nothing with the other checks of its request.
+    Hold = 14,
+    /// Ends a reservation, with the cost as the units that were really spent.
+    Settle = 15,
+    /// Lets a reservation last longer.
+    Renew = 16,
+    /// Lists the reservations of a counter.
+    Holders = 17,
 }
 
 impl Verb {
@@ -41,8 +50,34 @@ impl Verb {
     fn is_deciding(self) -> bool {
         matches!(
             self,
-            Self::Take | Self::Peek | Self::UpTo | Self::Reserve | Self::DeniedElsewhere | Self::Lease
+            Self::Take
+                | Self::Peek
+                | Self::UpTo
+                | Self::Reserve
+                | Self::DeniedElsewhere
+                | Self::Lease
+                | Self::Hold
+                | Self::Settle
+                | Self::Renew
         )
+    }
+}
+
+/// The further arguments of the verbs of reservations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ReservationArgs {
+    pub(super) id: [u8; 16],
+    /// A digest of the request that makes the reservation.
+    pub(super) request: u64,
+    /// For [`Verb::Settle`]: whether the reserved units count as the ones that were spent.
+    pub(super) keeps_estimate: bool,
+}
+
+impl ReservationArgs {
+    fn write(&self, argument: &mut Vec<u8>) {
+        argument.extend_from_slice(&self.id);
+        argument.extend_from_slice(&self.request.to_le_bytes());
+        argument.push(u8::from(self.keeps_estimate));
     }
 }
 
@@ -58,8 +93,8 @@ pub(super) struct CheckRequest {
     pub(super) verb: Verb,
     pub(super) cost: u64,
     pub(super) payment: Payment,
-    /// The verb's second argument, in microseconds: the length of a lease, the time at which the refunded
-    /// units were recorded, or the length of a block.
+    /// The verb's second argument, in microseconds: the length of a lease or of a reservation, the time at
+    /// which the refunded units were recorded, or the length of a block.
     pub(super) extra: u64,
     /// For a refund: the key's reset count when the receipt was issued.
     pub(super) resets: u32,
@@ -68,6 +103,8 @@ pub(super) struct CheckRequest {
     pub(super) outcome_len: usize,
     /// The further arguments of [`Verb::Lease`].
     pub(super) lease: Option<LeaseArgs>,
+    /// The further arguments of the verbs of reservations.
+    pub(super) reservation: Option<ReservationArgs>,
 }
 
 impl LeaseArgs {
@@ -314,6 +351,9 @@ impl PackedCall {
         if let Some(lease) = &request.lease {
             lease.write(&mut self.argument);
         }
+        if let Some(reservation) = &request.reservation {
+            reservation.write(&mut self.argument);
+        }
     }
 
     fn call(self) -> ScriptCall {
@@ -340,6 +380,13 @@ fn read_check(
     let mut reply = CheckReply::at(now, number);
     if repeated.request.verb == Verb::Lease {
         (reply.instances, reply.resets) = (reader.word()?, reader.word()?);
+    }
+    if repeated.request.verb == Verb::Holders {
+        let count = usize::try_from(number).ok().filter(|count| *count <= MAX_ENTRIES)?;
+        reader.word()?;
+        reply.long_outcome = Some(reader.bytes(count * ENTRY_BYTES)?.into());
+        replies.push(Ok(reply));
+        return Some(());
     }
     if repeated.request.verb.is_deciding() {
         return read_outcomes(reader, repeated, reply, replies);

@@ -4,14 +4,14 @@ use std::future::Future;
 
 /// The runtime for tasks of callers that run outside any runtime.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Runtime {
+pub(crate) struct Runtime {
     #[cfg(all(feature = "redis-tokio", not(feature = "redis-smol")))]
     tokio: Option<tokio::runtime::Handle>,
 }
 
 impl Runtime {
     /// Returns the runtime that the caller runs in, if any.
-    pub(super) fn current() -> Self {
+    pub(crate) fn current() -> Self {
         Self {
             #[cfg(all(feature = "redis-tokio", not(feature = "redis-smol")))]
             tokio: tokio::runtime::Handle::try_current().ok(),
@@ -29,7 +29,7 @@ impl Runtime {
 
     /// Spawns `task` on the first of these: the Tokio runtime of the caller; smol, if its feature is on;
     /// the runtime in `self`. Without any of them the task is dropped.
-    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         #[cfg(feature = "redis-tokio")]
         if let Ok(tokio) = tokio::runtime::Handle::try_current() {
             tokio.spawn(task);

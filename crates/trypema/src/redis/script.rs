@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use super::transport::Script;
-use crate::strategy::{LUA_SOURCES, LuaSource};
+use crate::strategy::{LUA_SOURCES, LuaSource, RESERVATIONS};
 
 const TIME: &str = include_str!("script/time.lua");
 const TAKE: &str = include_str!("script/take.lua");
@@ -67,7 +67,13 @@ fn driver_source(strategies: &[LuaSource]) -> String {
         let quick = [lua.quick_base, lua.quick].join("\n");
         source.push_str(&format!("quick_of[{}] = function()\n{quick}\nreturn quick\nend\n", index + 1));
     }
-    source.push_str(&format!("{REQUESTS}\nlocal strategies = {{}}\n"));
+    source.push_str(&format!("{REQUESTS}\nlocal function reservations()\n{RESERVATIONS}\n"));
+    source.push_str(
+        "return {load = load_table, save = save_table, empty = empty_table, find = find_entry, held = held_at, \
+         live = live_entries, insert = insert_entry, settle = settle_entry, renew = renew_entry, forget_expired = \
+         forget_expired_entries, is_stepped_back = is_stepped_back, step_back = step_back}\nend\n",
+    );
+    source.push_str("local strategies = {}\n");
     for (index, lua) in strategies.iter().enumerate() {
         let parts = [lua.base, lua.source, lua.lease, TAKE].join("\n");
         let (name, number) = (lua.name, index + 1);
@@ -77,7 +83,7 @@ fn driver_source(strategies: &[LuaSource]) -> String {
             "return {read = read, load = load, save = save, decide = decide, commit = commit, take = take, \
              available = available, refund = refund, retention = retention, encode_outcome = encode_outcome, \
              record_denied_elsewhere = record_denied_elsewhere, lease = lease, block_for = block_for, \
-             is_blocked = is_blocked}\nend\n",
+             is_blocked = is_blocked, recorded_time = recorded_time}\nend\n",
         );
     }
     source.push_str(DRIVER);

@@ -3,12 +3,13 @@
 mod candidates;
 mod counters;
 mod report;
+mod reservations;
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-pub use counters::RuleRefund;
+pub(super) use reservations::Spawner;
 
 use super::definition::OnStoreFailure;
 use super::explain::Explanation;
@@ -19,8 +20,11 @@ use super::verdict::Verdict;
 use crate::check::{Check, CheckResult, Deadline, Receipts, TakeRequest, TakeResponse};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
-use crate::provider::{AnyReceipt, Provider, RecordMode, RecordRequest, RefundRequest, failure_policy};
+#[cfg(feature = "tower")]
+use crate::provider::RefundRequest;
+use crate::provider::{AnyReceipt, Provider, RecordMode, RecordRequest, failure_policy};
 use crate::rate_limiter::RateLimiter;
+use crate::waiting::WaitQueues;
 
 /// The rules in force. Checks a request against all rules that apply, and spends its cost on all of them or
 /// on none.
@@ -61,27 +65,25 @@ pub struct Engine {
     limiter: Arc<RateLimiter>,
     select: SelectProvider,
     set: ArcSwap<RuleSet>,
+    /// Callers that wait for a reservation, by counter.
+    waiters: WaitQueues,
 }
 
 /// Selects the provider that holds the counters.
 pub(crate) type SelectProvider = fn(&RateLimiter) -> &dyn Provider;
 
-/// A verdict whose units can be returned with [`Engine::refund`].
+/// A verdict with the receipts of its takes, for [`Engine::refund`].
+#[cfg(feature = "tower")]
 #[derive(Debug)]
-pub struct Reservation {
+pub(crate) struct CheckWithReceipts {
     plan: Plan,
     receipts: Vec<Option<AnyReceipt>>,
 }
 
-impl Reservation {
-    /// Returns the verdict.
-    pub fn verdict(&self) -> &Verdict {
+#[cfg(feature = "tower")]
+impl CheckWithReceipts {
+    pub(crate) fn verdict(&self) -> &Verdict {
         &self.plan.verdict
-    }
-
-    /// Returns the verdict and drops the receipts. The units stay spent.
-    pub fn into_verdict(self) -> Verdict {
-        self.plan.verdict
     }
 }
 
@@ -98,7 +100,12 @@ struct PlanDecisions {
 impl Engine {
     /// Creates an engine whose counters are in this process.
     pub fn local(limiter: Arc<RateLimiter>, rules: impl Into<Arc<RuleSet>>) -> Self {
-        Self { limiter, select: |limiter| limiter.local(), set: ArcSwap::new(rules.into()) }
+        Self {
+            limiter,
+            select: |limiter| limiter.local(),
+            set: ArcSwap::new(rules.into()),
+            waiters: WaitQueues::default(),
+        }
     }
 
     /// Creates an engine whose counters are shared through Redis. A check is one script call. On a Redis
@@ -110,7 +117,12 @@ impl Engine {
     #[cfg(feature = "_redis")]
     #[cfg_attr(docsrs, doc(cfg(any(feature = "redis-tokio", feature = "redis-smol"))))]
     pub fn redis(limiter: Arc<RateLimiter>, rules: impl Into<Arc<RuleSet>>) -> Self {
-        Self { limiter, select: |limiter| limiter.redis(), set: ArcSwap::new(rules.into()) }
+        Self {
+            limiter,
+            select: |limiter| limiter.redis(),
+            set: ArcSwap::new(rules.into()),
+            waiters: WaitQueues::default(),
+        }
     }
 
     /// Creates an engine whose counters are shared through Redis and leased. The engine first takes the
@@ -119,7 +131,12 @@ impl Engine {
     #[cfg(feature = "_redis")]
     #[cfg_attr(docsrs, doc(cfg(any(feature = "redis-tokio", feature = "redis-smol"))))]
     pub fn hybrid(limiter: Arc<RateLimiter>, rules: impl Into<Arc<RuleSet>>) -> Self {
-        Self { limiter, select: |limiter| limiter.hybrid(), set: ArcSwap::new(rules.into()) }
+        Self {
+            limiter,
+            select: |limiter| limiter.hybrid(),
+            set: ArcSwap::new(rules.into()),
+            waiters: WaitQueues::default(),
+        }
     }
 
     /// Puts other rules into force, for all requests from now on. Returns the previous rules.
@@ -157,13 +174,18 @@ impl Engine {
         Some(decisions.map(|decisions| self.reported(plan.into_verdict(&decisions))))
     }
 
-    /// The same as [`Engine::check`], but keeps receipts, so that the units can be refunded.
-    pub async fn reserve(&self, request: &Request<'_>) -> Result<Reservation, TrypemaError> {
+    /// The same as [`Engine::check`], but keeps receipts in this process, so that the middleware can refund the
+    /// request after its response. They cost the store nothing unless they are used.
+    #[cfg(feature = "tower")]
+    pub(crate) async fn check_with_receipts(
+        &self,
+        request: &Request<'_>,
+    ) -> Result<CheckWithReceipts, TrypemaError> {
         let mut plan = self.plan(request)?;
         let decisions = self.take(&plan, Receipts::Wanted).await?;
         plan.decide(&decisions.outcomes, &decisions.decisions);
         self.report(&plan.verdict);
-        Ok(Reservation { plan, receipts: decisions.receipts })
+        Ok(CheckWithReceipts { plan, receipts: decisions.receipts })
     }
 
     /// Returns the verdict that [`Engine::check`] would give. Spends nothing. Abuse rules are only checked
@@ -188,16 +210,16 @@ impl Engine {
         Ok(self.reported(plan.into_verdict(&decisions)))
     }
 
-    /// Returns the units that a reservation spent, except those of log-only rules. Consumes the reservation,
-    /// so that the units are returned only once.
+    /// Refunds the units that a check spent, except those of log-only rules.
     ///
     /// If the rules were replaced in the meantime, the limits now in force apply. Candidates have no
     /// receipts: they are refunded by number of units, the oldest units first.
-    pub async fn refund(&self, reservation: Reservation) -> Result<(), TrypemaError> {
+    #[cfg(feature = "tower")]
+    pub(crate) async fn refund(&self, spent: CheckWithReceipts) -> Result<(), TrypemaError> {
         let (set, provider) = (self.set.load_full(), self.provider());
-        let (plan, deadline) = (&reservation.plan, provider.deadline());
+        let (plan, deadline) = (&spent.plan, provider.deadline());
         let enforced = plan.with_limits_of(&set, plan.enforced_checks());
-        let spent = enforced.checks.iter().zip(&enforced.outcomes).zip(&reservation.receipts);
+        let spent = enforced.checks.iter().zip(&enforced.outcomes).zip(&spent.receipts);
         let (refunds, outcomes): (Vec<RefundRequest<'_>>, Vec<usize>) = spent
             .filter_map(|((check, outcome), receipt)| {
                 Some((RefundRequest { check: *check, receipt: Some(receipt.as_ref()?) }, *outcome))

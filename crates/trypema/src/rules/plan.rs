@@ -2,6 +2,7 @@
 
 use std::slice;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::definition::{IfMissing, KeyVerdict, OnStoreFailure};
 use super::index::IndexEntry;
@@ -11,7 +12,7 @@ use super::verdict::{MissingInput, RuleOutcome, Verdict};
 use crate::check::{Check, MAX_CHECKS};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
-use crate::strategy::Limit;
+use crate::strategy::{ConcurrencyLimit, Limit};
 
 /// The rules that apply to a request, with their counters. The verdict has no decisions yet, except for rules
 /// that need no counter.
@@ -33,51 +34,57 @@ pub(super) struct Checks<'p> {
     pub(super) outcomes: Vec<usize>,
 }
 
-/// The treatment of a request that lacks an attribute or a cost of a rule with `if_missing: error`.
+/// The purpose of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum OnMissing {
-    Fail,
-    /// The rule denies the request, so that the explanation can show the reason.
-    Deny,
+enum Purpose {
+    /// A check, which cannot hold anything: concurrency rules are skipped.
+    Check,
+    /// A reservation.
+    Reserve,
+    /// An explanation of all rules. A missing attribute is a denial and not an error, so that the explanation
+    /// can show the reason.
+    Explain,
 }
 
 impl Plan {
     pub(super) fn new(set: Arc<RuleSet>, request: &Request<'_>) -> Result<Self, TrypemaError> {
-        Self::build(set, request, OnMissing::Fail)
+        Self::build(set, request, Purpose::Check)
+    }
+
+    /// The same as [`Plan::new`], for a reservation: concurrency rules apply as well.
+    pub(super) fn for_reservation(set: Arc<RuleSet>, request: &Request<'_>) -> Result<Self, TrypemaError> {
+        Self::build(set, request, Purpose::Reserve)
     }
 
     /// The same as [`Plan::new`], for an explanation: a missing attribute is a denial and not an error.
     pub(super) fn for_explanation(set: Arc<RuleSet>, request: &Request<'_>) -> Result<Self, TrypemaError> {
-        Self::build(set, request, OnMissing::Deny)
+        Self::build(set, request, Purpose::Explain)
     }
 
-    fn build(set: Arc<RuleSet>, request: &Request<'_>, on_missing: OnMissing) -> Result<Self, TrypemaError> {
+    fn build(set: Arc<RuleSet>, request: &Request<'_>, purpose: Purpose) -> Result<Self, TrypemaError> {
         set.validate(request)?;
         match request.sets() {
             [only] => {
                 let indexed = set.index_set(*only);
-                Self::of_sets(set, slice::from_ref(&indexed), on_missing)
+                Self::of_sets(set, slice::from_ref(&indexed), purpose)
             }
             sets => {
                 let indexed: Vec<IndexedSet<'_>> = sets.iter().map(|one| set.index_set(*one)).collect();
-                Self::of_sets(set, &indexed, on_missing)
+                Self::of_sets(set, &indexed, purpose)
             }
         }
     }
 
-    fn of_sets(
-        set: Arc<RuleSet>,
-        sets: &[IndexedSet<'_>],
-        on_missing: OnMissing,
-    ) -> Result<Self, TrypemaError> {
+    fn of_sets(set: Arc<RuleSet>, sets: &[IndexedSet<'_>], purpose: Purpose) -> Result<Self, TrypemaError> {
         let list_match = sets.iter().find_map(|indexed| set.block_match(indexed));
         let mut builder = PlanBuilder {
             set: &set,
             sets,
-            on_missing,
+            purpose,
             list_match,
             outcomes: Vec::new(),
             keys: String::new(),
+            unheld: Vec::new(),
             shadow_count: 0,
         };
         if builder.list_match.is_none() {
@@ -86,9 +93,9 @@ impl Plan {
                 _ => builder.add_sets()?,
             }
         }
-        let PlanBuilder { list_match, outcomes, keys, shadow_count, .. } = builder;
-        let verdict = Verdict { set, list_match, outcomes, keys };
-        let is_blocked = verdict.rules().any(|rule| rule.is_denying());
+        let PlanBuilder { list_match, outcomes, keys, unheld, shadow_count, .. } = builder;
+        let verdict = Verdict { set, list_match, outcomes, keys, unheld };
+        let is_blocked = verdict.is_denied_by_a_rule();
         Ok(Self { verdict, is_blocked, shadow_count })
     }
 
@@ -114,7 +121,13 @@ impl Plan {
             is_postpaid: false,
             decision: is_blocked.then(Decision::refused),
         };
-        let verdict = Verdict { set, list_match: None, outcomes: vec![outcome], keys: key.to_owned() };
+        let verdict = Verdict {
+            set,
+            list_match: None,
+            outcomes: vec![outcome],
+            keys: key.to_owned(),
+            unheld: Vec::new(),
+        };
         Some(Self { verdict, is_blocked, shadow_count: 0 })
     }
 
@@ -126,6 +139,27 @@ impl Plan {
         }
         let count = self.verdict.outcomes.len() - self.shadow_count;
         self.checks(count, |rule| !rule.rule.is_shadow())
+    }
+
+    /// Returns the shortest hold of the concurrency rules of the request.
+    pub(super) fn shortest_hold(&self) -> Option<Duration> {
+        self.slots().map(|(_, limit)| limit.hold()).min()
+    }
+
+    /// Returns the name of the counter of the first concurrency rule.
+    pub(super) fn first_slot_key(&self) -> Option<String> {
+        self.slots().next().map(|(key, _)| key.to_owned())
+    }
+
+    /// Returns the counters of concurrency rules, with their limits.
+    fn slots(&self) -> impl Iterator<Item = (&str, &ConcurrencyLimit)> {
+        self.verdict.outcomes.iter().enumerate().filter_map(|(index, outcome)| {
+            let (rule, key) = (self.verdict.set.at(outcome.rule)?, self.verdict.key(index));
+            match rule.limit_of(key) {
+                Limit::Concurrency(limit) => Some((key, limit)),
+                _ => None,
+            }
+        })
     }
 
     /// Replaces the limits of `checks` with those that `set` has for the same counters now.
@@ -240,11 +274,12 @@ struct PlanBuilder<'r> {
     set: &'r RuleSet,
     /// All attribute sets of the request.
     sets: &'r [IndexedSet<'r>],
-    on_missing: OnMissing,
-    /// See [`Verdict`], for this and the next two fields.
+    purpose: Purpose,
+    /// See [`Verdict`], for this and the next three fields.
     list_match: Option<ListMatch>,
     outcomes: Vec<RuleOutcome>,
     keys: String,
+    unheld: Vec<u32>,
     /// See [`Plan`].
     shadow_count: usize,
 }
@@ -339,6 +374,12 @@ impl PlanBuilder<'_> {
     /// tolerate that, returns the part.
     fn add(&mut self, entry: IndexEntry, indexed: &IndexedSet<'_>) -> Option<MissingInput> {
         let rule = self.set.at(entry.rule)?;
+        if self.purpose == Purpose::Check && matches!(rule.limit, Limit::Concurrency(_)) {
+            if !self.unheld.contains(&entry.rule) {
+                self.unheld.push(entry.rule);
+            }
+            return None;
+        }
         if rule.missing_attribute(indexed).is_some() {
             // An attribute that another set has is not missing; the rule may apply to that set.
             return rule.missing_attribute_of_all(self.sets).map(MissingInput::Attribute);
@@ -400,7 +441,7 @@ impl PlanBuilder<'_> {
     /// so its key is empty.
     fn add_missing(&mut self, number: u32, missing: MissingInput) -> Result<(), TrypemaError> {
         let Some(rule) = self.set.at(number) else { return Ok(()) };
-        if rule.fails_on_missing() && self.on_missing == OnMissing::Fail {
+        if rule.fails_on_missing() && self.purpose != Purpose::Explain {
             return Err(rule.missing_error(self.set, missing));
         }
         // Without a key it is unknown whether the candidate's share includes the request.

@@ -37,6 +37,8 @@ pub struct Verdict {
     pub(super) outcomes: Vec<RuleOutcome>,
     /// The counter names of all outcomes, concatenated.
     pub(super) keys: String,
+    /// The concurrency rules that a check skipped, because it cannot hold anything.
+    pub(super) unheld: Vec<u32>,
 }
 
 /// The part of one rule in a verdict.
@@ -127,8 +129,16 @@ impl Verdict {
     pub fn is_allowed(&self) -> bool {
         match &self.list_match {
             Some(list_match) => list_match.verdict == KeyVerdict::Allow,
-            None => !self.rules().any(|rule| rule.is_denying()),
+            None => !self.is_denied_by_a_rule(),
         }
+    }
+
+    /// Whether a rule [denies](RuleDecision::is_denying) the request. Looks at nothing else of the rules.
+    pub(super) fn is_denied_by_a_rule(&self) -> bool {
+        self.outcomes.iter().any(|outcome| {
+            outcome.decision.as_ref().is_some_and(|decision| !decision.is_allowed())
+                && self.set.at(outcome.rule).is_some_and(|compiled| !compiled.rule.is_shadow())
+        })
     }
 
     /// Returns the time after which all rules would allow the request, if no other request comes first. Zero
@@ -139,6 +149,12 @@ impl Verdict {
         }
         let mut denying = self.rules().filter(RuleDecision::is_denying);
         denying.try_fold(Duration::ZERO, |wait, rule| Some(wait.max(rule.decision.retry_after()?)))
+    }
+
+    /// Returns the concurrency rules that apply to the request and were skipped: only a
+    /// [reservation](super::Engine::reserve) can hold units.
+    pub fn skipped_rules(&self) -> impl Iterator<Item = &Rule> {
+        self.unheld.iter().filter_map(|number| self.set.at(*number)).map(|compiled| &compiled.rule)
     }
 
     /// Returns the rule that decided a denial: the first rule by priority that denies the request, where

@@ -4,12 +4,18 @@
 --            <B 1 if settled>
 -- The entries stay one string: most calls look at the head only, or at one entry.
 local HEAD_BYTES, ENTRY_BYTES, MAX_ENTRIES = 25, 49, 4096
+-- One hour.
+local LONGEST_HOLD = 3600000000
 local ANONYMOUS = string.rep('\0', 16)
+
+local function empty_table()
+  return {entries = '', held = 0, earliest = 0, latest = 0}
+end
 
 local function load_table(key)
   local text = redis.call('GET', key)
   if not text then
-    return {entries = '', held = 0, earliest = 0, latest = 0}
+    return empty_table()
   end
   check_state(text, 67, HEAD_BYTES)
   local _, held, earliest, latest = struct.unpack('<Bddd', text)
@@ -93,13 +99,31 @@ local function forget_expired_entries(t, now)
   return lost
 end
 
-local function is_stepped_back(t, now, hold)
-  return t.latest > now + 2 * hold
+local function is_from_the_future(e, now, hold)
+  return e.expires_at > now + 2 * hold and (e.recorded > now + hold or e.expires_at > now + hold + LONGEST_HOLD)
 end
 
+-- Returns the time at which every entry has expired, and whether one was made in the future: the clock went back by more
+-- than `hold`. An entry that was made in time expires when its holder was told, even if the limit has got a much shorter
+-- hold since. A renewed entry shows the step by its expiry alone.
+local function latest_expiry_at(t, now, hold)
+  if t.latest <= now + 2 * hold then
+    return t.latest, false
+  end
+  local latest, is_stepped_back = 0, false
+  for at = 1, #t.entries, ENTRY_BYTES do
+    local e = entry_at(t, at)
+    local is_future = is_from_the_future(e, now, hold)
+    latest = math.max(latest, is_future and now + hold or e.expires_at)
+    is_stepped_back = is_stepped_back or is_future
+  end
+  return latest, is_stepped_back
+end
+
+-- Lets entries that were made in the future expire `hold` after `now`.
 local function step_back(t, now, hold)
   rebuild(t, function(e)
-    if e.expires_at > now + 2 * hold then
+    if is_from_the_future(e, now, hold) then
       e.expires_at = now + hold
     end
     return e
@@ -123,33 +147,53 @@ local function find_entry(t, id, now)
   end
 end
 
-local function insert_entry(t, e)
-  local text = packed(e)
-  local is_joined = false
-  if e.id == ANONYMOUS then
-    for at = 1, #t.entries, ENTRY_BYTES do
-      local other = entry_at(t, at)
-      if other.id == ANONYMOUS and other.recorded == e.recorded and other.expires_at == e.expires_at then
-        other.units = other.units + e.units
-        t.entries = t.entries:sub(1, at - 1) .. packed(other) .. t.entries:sub(at + ENTRY_BYTES)
-        is_joined = true
-        break
-      end
+-- Returns the entry that the units of the new entry `new` join, if they do: see `insert` in reservations.rs.
+local function joined_by(t, new)
+  if new.id ~= ANONYMOUS then
+    return
+  end
+  local is_full = #t.entries >= MAX_ENTRIES * ENTRY_BYTES
+  for at = #t.entries - ENTRY_BYTES + 1, 1, -ENTRY_BYTES do
+    local e = entry_at(t, at)
+    if e.id == ANONYMOUS and (is_full or e.recorded == new.recorded and e.expires_at == new.expires_at) then
+      return e
+    elseif not is_full then
+      return
     end
   end
-  if not is_joined then
-    t.entries = t.entries .. text
+end
+
+-- Adds an entry. Units without a name join another one as `joined_by` says.
+local function insert_entry(t, e)
+  local joined = joined_by(t, e)
+  if joined then
+    joined.units, joined.expires_at = joined.units + e.units, math.max(joined.expires_at, e.expires_at)
+    t.entries = t.entries:sub(1, joined.at - 1) .. packed(joined) .. t.entries:sub(joined.at + ENTRY_BYTES)
+  else
+    t.entries = t.entries .. packed(e)
   end
   t.held = t.held + held_by(e)
   t.earliest = #t.entries == ENTRY_BYTES and e.expires_at or math.min(t.earliest, e.expires_at)
   t.latest = math.max(t.latest, e.expires_at)
 end
 
--- Ends the reservation `e`, and remembers that `units` were really spent if `is_remembered`.
-local function settle_entry(t, e, units, is_remembered)
+-- Returns the number of reservations with a name that are neither settled nor expired, and their entries.
+local function live_entries(t, now)
+  local live = {}
+  for at = 1, #t.entries, ENTRY_BYTES do
+    local e = entry_at(t, at)
+    if now < e.expires_at and not e.is_settled and e.id ~= ANONYMOUS then
+      live[#live + 1] = packed(e)
+    end
+  end
+  return #live, table.concat(live)
+end
+
+-- Ends the reservation `e`, and remembers that `units` were really spent if the caller chose its id.
+local function settle_entry(t, e, units)
   t.held = t.held - held_by(e)
   local text = ''
-  if is_remembered then
+  if e.id:byte() % 2 == 1 then
     e.units, e.is_settled = units, true
     text = packed(e)
   end

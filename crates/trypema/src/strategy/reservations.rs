@@ -17,13 +17,33 @@ pub(crate) const MAX_ENTRIES: usize = 4_096;
 /// longer than that.
 pub(crate) const MAX_HOLD: Duration = Duration::from_secs(60 * 60);
 
-/// The name of a reservation: 128 bits that nobody can guess, unless the caller chose them.
+/// The id of a reservation: 128 bits. The first one tells whether the caller chose the id; if not, nobody can
+/// guess it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ReservationId(pub(crate) [u8; 16]);
 
 impl ReservationId {
-    /// The name of units that nobody reserved by name: those of a plain take of the concurrency strategy.
+    /// The id of units that were taken without one: those of a plain take of the concurrency strategy.
     pub(crate) const ANONYMOUS: Self = Self([0; 16]);
+
+    /// Returns an id of these bits that the caller did not choose.
+    pub(crate) fn random(mut bits: [u8; 16]) -> Self {
+        bits[0] &= !1;
+        // The chance that random bits are those of `ANONYMOUS` is that of guessing an id.
+        Self(bits)
+    }
+
+    /// Returns an id of these bits, which are a digest of what the caller chose.
+    pub(crate) fn chosen(mut bits: [u8; 16]) -> Self {
+        bits[0] |= 1;
+        Self(bits)
+    }
+
+    /// Whether the caller chose the id. A settled reservation is remembered then until it would have expired,
+    /// so that a repeated request does not spend again.
+    pub(crate) fn is_chosen(self) -> bool {
+        self.0[0] & 1 == 1
+    }
 }
 
 /// One entry of a table.
@@ -38,8 +58,7 @@ pub(crate) struct Entry {
     pub(crate) recorded: Timestamp,
     /// The entry is forgotten from then on.
     pub(crate) expires_at: Timestamp,
-    /// Whether the holder has settled or released it. Only a reservation whose name the caller chose is
-    /// remembered after that, so that a repeated request does not spend again.
+    /// Whether the holder has settled or released it.
     pub(crate) is_settled: bool,
 }
 
@@ -50,6 +69,27 @@ impl Entry {
 
     fn held(&self) -> u64 {
         if self.is_settled { 0 } else { self.units }
+    }
+
+    /// Whether no entry that was made by `now`, nor a lease that ends up to `hold_us` later, could look like
+    /// this one: the clock went back by more than `hold_us`.
+    ///
+    /// An entry that was made in time expires when its holder was told, even if the limit has got a much
+    /// shorter hold since. A renewed entry shows the step by its expiry alone.
+    fn is_from_the_future(&self, now: Timestamp, hold_us: u64) -> bool {
+        let (now, recorded, expires_at) =
+            (now.as_micros(), self.recorded.as_micros(), self.expires_at.as_micros());
+        let longest_us = MAX_HOLD.as_micros() as u64;
+        expires_at > now + 2 * hold_us
+            && (recorded > now + hold_us || expires_at > now + hold_us + longest_us)
+    }
+
+    /// Returns the time at which the entry expires, after the repair of a clock that went back.
+    fn repaired_expiry(&self, now: Timestamp, hold_us: u64) -> Timestamp {
+        match self.is_from_the_future(now, hold_us) {
+            true => Timestamp::derived(now.as_micros() + hold_us),
+            false => self.expires_at,
+        }
     }
 }
 
@@ -71,7 +111,7 @@ impl ReservationTable {
         if now < self.earliest {
             return self.held;
         }
-        self.live(now).map(Entry::held).sum()
+        self.live(now).map(Entry::held).fold(0, u64::saturating_add)
     }
 
     /// Whether another entry has room at `now`.
@@ -79,13 +119,17 @@ impl ReservationTable {
         self.entries.len() < MAX_ENTRIES || self.live(now).count() < MAX_ENTRIES
     }
 
-    /// Returns the reservation with this name, unless it has expired.
+    /// Returns the reservation with this id, unless it has expired.
     pub(crate) fn find(&self, id: ReservationId, now: Timestamp) -> Option<&Entry> {
         self.live(now).find(|entry| entry.id == id)
     }
 
-    /// Returns the entries that have not expired, in the order in which they were made.
-    pub(crate) fn live(&self, now: Timestamp) -> impl Iterator<Item = &Entry> {
+    /// Returns the reservations that are neither settled nor expired, in the order in which they were made.
+    pub(crate) fn holders(&self, now: Timestamp) -> impl Iterator<Item = &Entry> {
+        self.live(now).filter(|entry| !entry.is_settled && entry.id != ReservationId::ANONYMOUS)
+    }
+
+    fn live(&self, now: Timestamp) -> impl Iterator<Item = &Entry> {
         self.entries.iter().filter(move |entry| entry.is_live(now))
     }
 
@@ -108,37 +152,42 @@ impl ReservationTable {
         lost
     }
 
-    /// Whether an entry expires later than any entry made at `now` or a little later could: the clock went
-    /// back by more than `hold_us`.
-    pub(crate) fn is_stepped_back(&self, now: Timestamp, hold_us: u64) -> bool {
-        self.latest.as_micros() > now.as_micros() + 2 * hold_us
+    /// Returns the time at which every entry has expired, if the clock stays at `now` or goes on from there.
+    pub(crate) fn latest_expiry_at(&self, now: Timestamp, hold_us: u64) -> Timestamp {
+        if !self.is_stepped_back(now, hold_us) {
+            return self.latest;
+        }
+        self.entries.iter().map(|entry| entry.repaired_expiry(now, hold_us)).max().unwrap_or_default()
     }
 
-    /// Lets entries that expire too far in the future expire `hold_us` after `now`.
+    /// Whether an entry was made in the future: the clock went back by more than `hold_us`.
+    pub(crate) fn is_stepped_back(&self, now: Timestamp, hold_us: u64) -> bool {
+        let may_be = self.latest.as_micros() > now.as_micros() + 2 * hold_us;
+        may_be && self.entries.iter().any(|entry| entry.is_from_the_future(now, hold_us))
+    }
+
+    /// Lets entries that were made in the future expire `hold_us` after `now`.
     pub(crate) fn step_back(&mut self, now: Timestamp, hold_us: u64) {
         for entry in &mut self.entries {
-            if entry.expires_at.as_micros() > now.as_micros() + 2 * hold_us {
-                entry.expires_at = Timestamp::derived(now.as_micros() + hold_us);
-            }
+            entry.expires_at = entry.repaired_expiry(now, hold_us);
         }
         self.recompute();
     }
 
-    /// Adds an entry. Units without a name join those that were recorded and expire at the same time.
+    /// Adds an entry. Units without a name join the last entry, if that was recorded and expires at the same
+    /// time: so callers at one time share an entry.
+    ///
+    /// A debit needs no room. In a full table, its units join the last units without a name, and all of them
+    /// expire at the later time. So a table never has more than one entry too many.
     pub(crate) fn insert(&mut self, entry: Entry) {
-        let is_same = |other: &&mut Entry| {
-            other.id == ReservationId::ANONYMOUS
-                && (other.recorded, other.expires_at) == (entry.recorded, entry.expires_at)
-        };
-        let same = match entry.id {
-            ReservationId::ANONYMOUS => self.entries.iter_mut().find(is_same),
-            _ => None,
-        };
-        match same {
-            Some(same) => same.units += entry.units,
+        match self.joined_by(&entry) {
+            Some(joined) => {
+                joined.units += entry.units;
+                joined.expires_at = joined.expires_at.max(entry.expires_at);
+            }
             None => self.entries.push(entry),
         }
-        self.held += entry.held();
+        self.held = self.held.saturating_add(entry.held());
         self.earliest = match self.entries.len() {
             1 => entry.expires_at,
             _ => self.earliest.min(entry.expires_at),
@@ -146,11 +195,27 @@ impl ReservationTable {
         self.latest = self.latest.max(entry.expires_at);
     }
 
-    /// Ends a reservation, and remembers that `units` were really spent if `is_remembered`.
-    pub(crate) fn settle(&mut self, id: ReservationId, units: u64, is_remembered: bool) {
+    /// Returns the entry that the units of a new one join, if they do.
+    fn joined_by(&mut self, new: &Entry) -> Option<&mut Entry> {
+        if new.id != ReservationId::ANONYMOUS {
+            return None;
+        }
+        let is_full = self.entries.len() >= MAX_ENTRIES;
+        let is_last = |other: &Entry| (other.recorded, other.expires_at) == (new.recorded, new.expires_at);
+        let mut from_the_end = self.entries.iter_mut().rev();
+        match is_full {
+            true => from_the_end.find(|other| other.id == ReservationId::ANONYMOUS),
+            false => {
+                from_the_end.next().filter(|other| other.id == ReservationId::ANONYMOUS && is_last(other))
+            }
+        }
+    }
+
+    /// Ends a reservation, and remembers that `units` were really spent if the caller chose its id.
+    pub(crate) fn settle(&mut self, id: ReservationId, units: u64) {
         let Some(index) = self.entries.iter().position(|entry| entry.id == id) else { return };
-        self.held -= self.entries[index].held();
-        if is_remembered {
+        self.held = self.held.saturating_sub(self.entries[index].held());
+        if id.is_chosen() {
             let entry = &mut self.entries[index];
             (entry.units, entry.is_settled) = (units, true);
         } else {
@@ -207,6 +272,22 @@ impl ReservationTable {
         let expiries = || self.entries.iter().map(|entry| entry.expires_at);
         (self.earliest, self.latest) =
             (expiries().min().unwrap_or_default(), expiries().max().unwrap_or_default());
-        self.held = self.entries.iter().map(Entry::held).sum();
+        self.held = self.entries.iter().map(Entry::held).fold(0, u64::saturating_add);
+    }
+}
+
+/// The length of an encoded entry.
+#[cfg(feature = "_redis")]
+pub(crate) const ENTRY_BYTES: usize = 49;
+
+#[cfg(feature = "_redis")]
+impl Entry {
+    /// Reads an entry that the Lua twin wrote. Returns `None` if it is malformed.
+    pub(crate) fn read(reply: &mut super::ReplyReader<'_>) -> Option<Self> {
+        let id = ReservationId(reply.bytes(16)?.try_into().ok()?);
+        let request = u64::from_le_bytes(reply.bytes(8)?.try_into().ok()?);
+        let (units, recorded, expires_at) = (reply.count()?, reply.count()?, reply.count()?);
+        let (recorded, expires_at) = (Timestamp::derived(recorded), Timestamp::derived(expires_at));
+        Some(Self { id, request, units, recorded, expires_at, is_settled: reply.byte()? == 1 })
     }
 }

@@ -24,6 +24,8 @@ struct WaitQueue {
 struct Waiter {
     ticket: u64,
     waker: Option<Waker>,
+    /// Whether units were released since this waiter last tried.
+    is_woken: bool,
 }
 
 impl WaitQueues {
@@ -33,7 +35,7 @@ impl WaitQueues {
     }
 
     /// Adds a waiter for `key`.
-    pub(super) fn join(&self, key: &[u8]) -> Result<Position<'_>, WaitError> {
+    pub(crate) fn join(&self, key: &[u8]) -> Result<Position<'_>, WaitError> {
         let mut queues = self.lock();
         let queue = queues.entry(key.into()).or_default();
         if queue.waiters.len() == MAX_WAITERS_PER_KEY {
@@ -41,8 +43,21 @@ impl WaitQueues {
         }
         let ticket = queue.next_ticket;
         queue.next_ticket += 1;
-        queue.waiters.push_back(Waiter { ticket, waker: None });
+        queue.waiters.push_back(Waiter { ticket, waker: None, is_woken: false });
         Ok(Position { queues: self, key: key.into(), ticket })
+    }
+
+    /// Wakes the first waiter for `key`, because units were released.
+    #[cfg(feature = "rules")]
+    pub(crate) fn wake_first(&self, key: &[u8]) {
+        let mut queues = self.lock();
+        let Some(first) = queues.get_mut(key).and_then(|queue| queue.waiters.front_mut()) else { return };
+        first.is_woken = true;
+        let waker = first.waker.take();
+        drop(queues);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, WaitQueue>> {
@@ -59,7 +74,7 @@ pub(crate) struct Position<'a> {
 
 impl Position<'_> {
     /// Returns `Ready` when this waiter is the first.
-    pub(super) fn poll_turn(&self, context: &Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_turn(&self, context: &Context<'_>) -> Poll<()> {
         let mut queues = self.queues.lock();
         let Some(queue) = queues.get_mut(&self.key) else { return Poll::Ready(()) };
         match queue.waiters.binary_search_by_key(&self.ticket, |waiter| waiter.ticket) {
@@ -72,6 +87,26 @@ impl Position<'_> {
                 Poll::Pending
             }
         }
+    }
+}
+
+#[cfg(feature = "rules")]
+impl Position<'_> {
+    /// Returns `Ready` when [`WaitQueues::wake_first`] was called since the last time.
+    pub(crate) fn poll_woken(&self, context: &Context<'_>) -> Poll<()> {
+        let mut queues = self.queues.lock();
+        let Some(queue) = queues.get_mut(&self.key) else { return Poll::Pending };
+        let index = queue.waiters.binary_search_by_key(&self.ticket, |waiter| waiter.ticket);
+        let Some(waiter) = index.ok().and_then(|index| queue.waiters.get_mut(index)) else {
+            return Poll::Pending;
+        };
+        if std::mem::take(&mut waiter.is_woken) {
+            return Poll::Ready(());
+        }
+        let old = waiter.waker.replace(context.waker().clone());
+        drop(queues);
+        drop(old);
+        Poll::Pending
     }
 }
 

@@ -13,6 +13,9 @@ use crate::provider::{
     AnyReceipt, CheckVerb, Fallback, MaybeReady, OnStoreFailure, Provider, RecordMode, RecordRequest,
     RefundRequest, RefundResult, TakeResult,
 };
+use crate::reservation::{
+    HoldersResult, RenewRequest, RenewResult, ReserveRequest, ReserveResponse, SettleRequest, SettleResult,
+};
 use crate::strategy::{Payment, with_strategy};
 
 impl Provider for RedisRateLimiterProvider {
@@ -79,6 +82,36 @@ impl Provider for RedisRateLimiterProvider {
                 HasRedisLimiter::<S>::limiter(self).reset_with_deadline(deadline.until(), &key).await
             })
         })
+    }
+
+    fn reserve<'a>(
+        &'a self,
+        request: ReserveRequest<'a>,
+    ) -> MaybeReady<'a, Result<ReserveResponse, TrypemaError>> {
+        if request.take.checks.is_empty() && request.take.independent.is_empty() {
+            return MaybeReady::Ready(Ok(ReserveResponse::empty()));
+        }
+        MaybeReady::pending(self.reserve_by_name(request))
+    }
+
+    fn settle_all<'a>(
+        &'a self,
+        settlements: &'a [SettleRequest<'a>],
+        deadline: Deadline,
+    ) -> MaybeReady<'a, Vec<SettleResult>> {
+        MaybeReady::pending(self.settle_each(settlements, deadline))
+    }
+
+    fn renew_all<'a>(
+        &'a self,
+        renewals: &'a [RenewRequest<'a>],
+        deadline: Deadline,
+    ) -> MaybeReady<'a, Vec<RenewResult>> {
+        MaybeReady::pending(self.renew_each(renewals, deadline))
+    }
+
+    fn holders<'a>(&'a self, check: Check<'a>, deadline: Deadline) -> MaybeReady<'a, HoldersResult> {
+        MaybeReady::pending(self.holders_of(check, deadline))
     }
 
     fn if_unreachable(&self, policy: Option<OnStoreFailure>) -> IfUnreachable {

@@ -66,7 +66,7 @@ impl RedisRateLimiterProvider {
 
     /// Records a denial as a single script call would have: the denials that strategies count, and the
     /// repair of a state whose clock went back. The request stays denied even if this fails.
-    async fn record_denials(
+    pub(super) async fn record_denials(
         &self,
         keyed: &[KeyedCheck<'_>],
         replies: &[DecidedCheckResult],

@@ -1,7 +1,14 @@
 -- The rest of the driver, for requests that are not in their usual case.
 local PEEK, UP_TO, RESERVE, REFUND, REFUND_UNITS, RESET = 2, 3, 4, 5, 6, 7
 local ADOPT, BLOCK, UNBLOCK, RECORD_DENIED_ELSEWHERE, HEARTBEAT = 8, 9, 10, 11, 13
+local HOLD, SETTLE, RENEW, HOLDERS = 14, 15, 16, 17
 local POSTPAID, DEBIT = 32, 64
+
+-- The number of the strategy that is nothing but a table of reservations.
+local CONCURRENCY = 7
+
+-- The longest time for which units are reserved without a renewal.
+local MAX_HOLD = 3600 * 1000000
 
 -- Longer than any receipt is good for: two of the longest windows.
 local LONGEST_MS = 2 * 366 * 86400000
@@ -21,6 +28,32 @@ local function state_at(check)
   local entry = states[key]
   if not entry then
     entry = {strategy = check.strategy, state = check.strategy.load(key), key = key}
+    states[key] = entry
+    order[#order + 1] = entry
+  end
+  return entry
+end
+
+local table_functions
+
+-- The functions of reservations.lua.
+local function tables()
+  table_functions = table_functions or reservations()
+  return table_functions
+end
+
+-- The table of reservations beside the counter of a check; of a concurrency limit the state itself.
+local function table_at(check)
+  if check.number == CONCURRENCY then
+    return state_at(check)
+  end
+  local key = KEYS[check.index + 1]
+  local entry = states[key]
+  if not entry then
+    local function save(_, _, state, moment)
+      tables().save(key, state, moment)
+    end
+    entry = {strategy = {save = save}, state = tables().load(key), key = key}
     states[key] = entry
     order[#order + 1] = entry
   end
@@ -73,8 +106,14 @@ local function reset(check)
   local key, counter, entry = KEYS[check.index], KEYS[check.index + 1], check.entry
   save_entry(entry)
   local ttl = redis.call('PTTL', key)
+  local reservations_key = KEYS[check.index + 2]
+  if states[reservations_key] then
+    states[reservations_key].state = tables().empty()
+  end
+  local had_reservations = redis.call('DEL', reservations_key)
   if redis.call('DEL', key) == 0 then
-    return 0
+    is_written = is_written or had_reservations > 0
+    return had_reservations
   end
   is_written = true
   redis.call('INCR', counter)
@@ -214,10 +253,58 @@ verbs[UNBLOCK] = function(check, state)
   return was_blocked and 1 or 0
 end
 
+-- Settles a reservation at one counter: refunds what was reserved and not spent, or counts what was spent beyond it.
+-- Answers 0 if there is none, 1, or 2 if it was settled before.
+verbs[SETTLE] = function(check, state, reply)
+  local s, t = check.strategy, check.held.state
+  local expired = tables().forget_expired(t, now)
+  local e = tables().find(t, check.id, now)
+  if not e or e.is_settled then
+    reply[#reply + 1] = struct.pack('<I4dddd', 1, 0, 0, 0, 0)
+    return e and 2 or 0
+  end
+  local reserved, counted, refunded = e.units, check.keeps_estimate and e.units or check.cost, 0
+  if check.number == CONCURRENCY then
+    refunded = reserved
+  elseif counted < reserved then
+    if state.is_known and e.recorded + s.retention(check.limit) > now then
+      state.is_changed = true
+      refunded = s.refund(check.limit, state, now, reserved - counted, e.recorded)
+    end
+  elseif counted > reserved then
+    local outcome = s.decide(check.limit, state, now, now, counted - reserved, 0)
+    s.commit(check.limit, state, now, counted - reserved, outcome)
+  end
+  tables().settle(t, e, counted)
+  t.is_changed = true
+  reply[#reply + 1] = struct.pack('<I4dddd', 1, reserved, counted, refunded, expired)
+  return 1
+end
+verbs[RENEW] = function(check, _, reply)
+  local t = check.held.state
+  local e = tables().find(t, check.id, now)
+  if not e or e.is_settled then
+    reply[#reply + 1] = struct.pack('<I4d', 1, 0)
+    return 0
+  end
+  tables().renew(t, check.id, now + check.extra)
+  t.is_changed = true
+  reply[#reply + 1] = struct.pack('<I4d', 1, now + check.extra)
+  return 1
+end
+verbs[HOLDERS] = function(check, _, reply)
+  local count, entries = tables().live(check.held.state, now)
+  reply[#reply + 1] = struct.pack('<I4', 1) .. entries
+  return count
+end
+
+local IS_OF_TABLE = {[HOLD] = true, [SETTLE] = true, [RENEW] = true, [HOLDERS] = true}
+
 local function read_check()
   local check, number = {}, 0
   number, check.verb, check.index, check.times, check.cost, check.extra, at =
     struct.unpack('<BBI2I4dd', argument, at)
+  check.number = number
   -- The units that must be free, if that is not the cost.
   if check.verb >= DEBIT then
     check.verb, check.needed = check.verb - DEBIT, 0
@@ -235,6 +322,11 @@ local function read_check()
   if check.verb == LEASE then
     check.lease = {need = check.cost, length = check.extra}
     at = read_terms(check.lease, argument, at)
+  end
+  if IS_OF_TABLE[check.verb] then
+    local keeps_estimate
+    check.id, check.request, keeps_estimate, at = struct.unpack('<c16c8B', argument, at)
+    check.keeps_estimate = keeps_estimate == 1
   end
   return check
 end
@@ -262,6 +354,75 @@ local function all_or_nothing(checks, reply)
   end
 end
 
+-- Decides one check of a reservation. Its number is 0 if the counter denies it, 1 if it fits, 2 if the reservation
+-- is known, 3 if its id is that of another request, and 4 if the table has no room.
+local function decide_hold(check)
+  local s, state, t = check.strategy, check.entry.state, check.held.state
+  local known = tables().find(t, check.id, now)
+  if known then
+    -- It spends nothing again.
+    check.outcome = s.decide(check.limit, state, now, now, 0, 0)
+    check.expires_at = known.expires_at
+    return known.request == check.request and 2 or 3
+  end
+  check.outcome = s.decide(check.limit, state, now, now, check.cost, check.needed)
+  check.expires_at = now + check.extra
+  if not check.outcome.admitted then
+    return 0
+  end
+  local _, has_room = tables().held(t, now)
+  return (has_room or check.number == CONCURRENCY) and 1 or 4
+end
+
+-- Writes one check of a reservation that is admitted. Returns how many others had expired.
+local function commit_hold(check)
+  local s, t = check.strategy, check.held.state
+  local hold = MAX_HOLD
+  if check.number == CONCURRENCY then
+    hold = check.limit.hold
+  else
+    changing(check, function(_, state)
+      s.commit(check.limit, state, now, check.cost, check.outcome)
+    end)
+  end
+  if tables().is_stepped_back(t, now, hold) then
+    tables().step_back(t, now, hold)
+  end
+  local expired = tables().forget_expired(t, now)
+  if check.cost > 0 or check.number ~= CONCURRENCY then
+    tables().insert(t, {
+      id = check.id, request = check.request, units = check.cost, expires_at = check.expires_at, is_settled = false,
+      recorded = s.recorded_time(check.limit, check.outcome, now),
+    })
+    t.is_changed = true
+  end
+  return expired
+end
+
+-- Reserves all checks of a request or none.
+local function reserve_all(checks, reply)
+  local numbers, is_admitted = {}, true
+  for i, check in ipairs(checks) do
+    numbers[i] = decide_hold(check)
+    is_admitted = is_admitted and (numbers[i] == 1 or numbers[i] == 2)
+  end
+  for i, check in ipairs(checks) do
+    local s, outcome, number, expired = check.strategy, check.outcome, numbers[i], 0
+    if number == 1 and is_admitted then
+      expired = commit_hold(check)
+    elseif number == 0 or number == 1 then
+      local record = number == 0 and s.commit or s.record_denied_elsewhere
+      if record then
+        changing(check, function(_, state)
+          record(check.limit, state, now, check.cost, outcome)
+        end)
+      end
+    end
+    reply[#reply + 1] = struct.pack('<BdI4dd', 1, number, 1, check.expires_at, expired)
+      .. s.encode_outcome(check.limit, outcome)
+  end
+end
+
 local function failed(checks, why, reply)
   local text = tostring(type(why) == 'table' and why.err or why):sub(1, 500)
   for _ = 1, #checks do
@@ -278,6 +439,7 @@ local function load_all(checks)
       return
     end
     check.entry = state_at(check)
+    check.held = IS_OF_TABLE[check.verb] and table_at(check)
     if WITH_RESETS[check.verb] then
       check.resets = resets_of(check.index)
     end
@@ -296,6 +458,8 @@ local function answer(count)
   local is_loaded, why = pcall(load_all, checks)
   if not is_loaded then
     failed(checks, why, reply)
+  elseif checks[1].verb == HOLD then
+    reserve_all(checks, reply)
   elseif count == 1 then
     local stretches = {}
     local check = checks[1]

@@ -1,12 +1,16 @@
 -- Any number of requests, decided in their order; each a list of checks that are spent all or none.
 -- KEYS     the states, each followed by its helpers: for `reserve` and `reset` the count of resets, for `refund` that and
---          what remembers the receipt, for `lease` that and the instances that share the key
+--          what remembers the receipt, for `lease` that and the instances that share the key, for `reset` that and the
+--          reservations, for the verbs of reservations these alone, unless the strategy is a table of reservations
 -- ARGV[1]  <d now, -1 = the server's> <I2 requests>, for each <B checks>, for each
 --          <B strategy> <B verb, + 32 if postpaid, + 64 if a debit> <I2 index of the state in KEYS> <I4 times> <d cost> <d extra>, then the limit, unless the verb has none,
 --          and for `heartbeat`, which has no strategy, <c8 instance> (extra is for how long it is live),
---          and for `lease` <d want> <d units back> <d recorded at> <d seen> <d live for> <I4 resets> <c8 instance>
+--          and for `lease` <d want> <d units back> <d recorded at> <d seen> <d live for> <I4 resets> <c8 instance>,
+--          and for `hold`, `settle`, `renew` and `holders` <c16 id> <c8 digest of the request> <B 1 to keep the estimate>
 -- returns  <d now>, then for each check <B 1> <d number> and, for verbs that decide, stretches as `take` adds them,
---          for `lease` after <I4 instances> <I4 resets>;
+--          for `lease` after <I4 instances> <I4 resets>; `hold`, `settle`, `renew` and `holders` answer <I4 1> and then
+--          <d expires at> <d others expired> and the outcome; <d reserved> <d counted> <d refunded> <d others expired>;
+--          <d expires at>; and as many entries of reservations.lua as the number says;
 --          or <B 0> <I2 length> and why its request failed: then nothing of that request was spent
 local argument, at = ARGV[1], 1
 local given, requests

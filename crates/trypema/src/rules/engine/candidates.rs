@@ -20,6 +20,7 @@ pub(super) struct Candidates<'p> {
 }
 
 impl Engine {
+    #[cfg(feature = "tower")]
     /// Refunds the candidates for a request that was allowed. Failures are ignored: candidates never decide a
     /// request.
     pub(super) async fn refund_candidates(&self, plan: &Plan, set: &RuleSet, deadline: Deadline) {

@@ -1,47 +1,12 @@
-//! Operations on single counters, by the names that verdicts contain: inspect, refund, reset.
+//! Operations on single counters, by the names that verdicts contain: inspect and reset.
 
 use super::Engine;
 use crate::decision::Decision;
 use crate::error::TrypemaError;
-use crate::provider::{RefundRequest, failure_policy};
 use crate::rules::plan::Plan;
-use crate::rules::request::Request;
 use crate::rules::verdict::Verdict;
 
-/// The refund of one rule.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub struct RuleRefund {
-    /// The rule's id.
-    pub rule: String,
-    /// The name of the counter.
-    pub key: String,
-    /// The number of units that were still counted and are now refunded, or the error if this is unknown.
-    pub units: Result<u64, TrypemaError>,
-}
-
 impl Engine {
-    /// Refunds the request's cost to every rule that applies, each on its own, the oldest units first. For a
-    /// request that cost less than expected, or that had no effect.
-    ///
-    /// To return a whole [reservation](Engine::reserve), use [`Engine::refund`], which is exact and cannot be
-    /// repeated. On Redis, some of the rules may fail. A caller that then repeats the whole call refunds the
-    /// other rules twice.
-    pub async fn refund_units(&self, request: &Request<'_>) -> Result<Vec<RuleRefund>, TrypemaError> {
-        let (plan, provider) = (self.plan(request)?, self.provider());
-        let all = plan.all_checks();
-        let refunds: Vec<RefundRequest<'_>> =
-            all.checks.iter().map(|check| RefundRequest { check: *check, receipt: None }).collect();
-        let policy_of = plan.policy_of(&all.outcomes);
-        let results = failure_policy::refund_all(provider, &refunds, provider.deadline(), &policy_of).await;
-        let refunded = refunds.iter().zip(&all.outcomes).zip(results);
-        let refunded = refunded.map(|((refund, outcome), units)| {
-            let rule = plan.rule_of(*outcome).unwrap_or_default();
-            RuleRefund { rule: rule.to_owned(), key: refund.check.key.to_owned(), units }
-        });
-        Ok(refunded.collect())
-    }
-
     /// Returns the state of a counter, as the verdict on a request of this cost that only this counter
     /// decides; `None` if the name belongs to no rule. Spends nothing. No failure policy applies: a failure
     /// of the store is an `Err`.
@@ -83,7 +48,7 @@ mod tests {
     use crate::clock::ManualClock;
     use crate::decision::BlockScope;
     use crate::rate_limiter::RateLimiter;
-    use crate::rules::RuleSet;
+    use crate::rules::{Request, RuleSet};
 
     const RULES: &str = "
 rules:
@@ -113,19 +78,6 @@ overrides:
 
     fn left(engine: &Engine, key: &str) -> Option<u64> {
         now(engine.inspect(key, 0))?.rules().next().map(|rule| rule.decision.remaining())
-    }
-
-    #[test]
-    fn what_is_given_back_can_be_spent_again() {
-        let engine = engine();
-        let ann = [("user", "ann")];
-        now(engine.check(&Request::new(&ann).costing(4)));
-        let given = now(engine.refund_units(&Request::new(&ann).costing(3)));
-        let units: Vec<_> = given.into_iter().map(|given| (given.rule, given.units)).collect();
-        assert_eq!(units, [("all".to_owned(), Ok(3)), ("per-user".to_owned(), Ok(3))]);
-        assert_eq!((left(&engine, "per-user|user=ann"), left(&engine, "all")), (Some(4), Some(8)));
-        let given = now(engine.refund_units(&Request::new(&ann).costing(u64::MAX)));
-        assert!(given.iter().all(|given| given.units == Ok(1)), "no more than was spent");
     }
 
     #[test]

@@ -129,11 +129,11 @@ impl OwnedRequest {
         Ok(match count_when {
             CountWhen::Before => CheckedRequest::without_follow_up(engine.check(&request).await?),
             CountWhen::BeforeWithReceipt => {
-                let reservation = engine.reserve(&request).await?;
-                CheckedRequest::new(reservation.verdict().clone(), move || {
+                let checked = engine.check_with_receipts(&request).await?;
+                CheckedRequest::new(checked.verdict().clone(), move || {
                     AfterResponseResult::Pending(Box::pin(async move {
                         // The observer reports failures. Units that cannot be refunded stay spent.
-                        let _ = engine.refund(reservation).await;
+                        let _ = engine.refund(checked).await;
                         None
                     }))
                 })

@@ -53,6 +53,13 @@ impl<S: Leasable> Holding<S> {
         self.find_next_end();
     }
 
+    /// Forgets the remembered denials, because units were refunded.
+    #[cfg(feature = "rules")]
+    pub fn forget_denials(&mut self) {
+        (self.denial, self.group_denial) = (None, None);
+        self.find_next_end();
+    }
+
     /// Returns the decision on a call that a remembered denial applies to.
     pub fn denial(&mut self, now: Span, cost: u64) -> Option<Decision> {
         if self.is_over(now) && !self.end_until(now) || cost <= self.leases.left() {

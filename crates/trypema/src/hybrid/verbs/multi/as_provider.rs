@@ -13,6 +13,9 @@ use crate::provider::{
     RefundResult, TakeResult,
 };
 use crate::redis::{RedisKey, all, both};
+use crate::reservation::{
+    HoldersResult, RenewRequest, RenewResult, ReserveRequest, ReserveResponse, SettleRequest, SettleResult,
+};
 use crate::strategy::{Strategy, with_strategy};
 
 impl Provider for HybridRateLimiterProvider {
@@ -94,6 +97,42 @@ impl Provider for HybridRateLimiterProvider {
         })
     }
 
+    /// Reserves in Redis: a reservation is never made of leased units, so that any server can settle it.
+    fn reserve<'a>(
+        &'a self,
+        request: ReserveRequest<'a>,
+    ) -> MaybeReady<'a, Result<ReserveResponse, TrypemaError>> {
+        Provider::reserve(&self.redis, request)
+    }
+
+    fn settle_all<'a>(
+        &'a self,
+        settlements: &'a [SettleRequest<'a>],
+        deadline: Deadline,
+    ) -> MaybeReady<'a, Vec<SettleResult>> {
+        MaybeReady::pending(async move {
+            let settled = Provider::settle_all(&self.redis, settlements, deadline).wait().await;
+            for (settlement, result) in settlements.iter().zip(&settled) {
+                if result.as_ref().is_ok_and(|settled| settled.refunded > 0) {
+                    self.forget_denials(&settlement.check);
+                }
+            }
+            settled
+        })
+    }
+
+    fn renew_all<'a>(
+        &'a self,
+        renewals: &'a [RenewRequest<'a>],
+        deadline: Deadline,
+    ) -> MaybeReady<'a, Vec<RenewResult>> {
+        Provider::renew_all(&self.redis, renewals, deadline)
+    }
+
+    fn holders<'a>(&'a self, check: Check<'a>, deadline: Deadline) -> MaybeReady<'a, HoldersResult> {
+        Provider::holders(&self.redis, check, deadline)
+    }
+
     fn if_unreachable(&self, policy: Option<OnStoreFailure>) -> IfUnreachable {
         self.redis.if_unreachable(policy)
     }
@@ -108,6 +147,15 @@ impl Provider for HybridRateLimiterProvider {
 }
 
 impl HybridRateLimiterProvider {
+    /// Forgets the denials of a counter that this instance remembers.
+    fn forget_denials(&self, check: &Check<'_>) {
+        let key = RedisKey::encode(check.key);
+        with_strategy!(check.limit, |S, _limit| {
+            let table = &HasHybridLimiter::<S>::limiter(self).shared.table;
+            table.with(&key, |entry| entry.holding.forget_denials());
+        });
+    }
+
     /// Takes one check independently. Applies no failure policy.
     async fn take_one(&self, check: &Check<'_>, deadline: Deadline) -> CheckResult {
         if check.is_postpaid {

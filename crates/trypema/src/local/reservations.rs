@@ -1,0 +1,366 @@
+//! Reservations inside this process.
+//!
+//! A table of reservations stands beside each counter: in the map of the concurrency limiter for limits of
+//! that strategy, and in a map of its own for all others. The shards of the tables are locked first, in the
+//! order of map and shard, and stay locked while the counters are locked and changed. So a reservation is at
+//! all of its counters or at none, and nobody can settle it in between.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use super::limiter::LocalLimiter;
+use super::lock::LockGuard;
+use super::map::{HashedKey, NewState, StateMap};
+use super::multi::HasLocalLimiter;
+use super::provider::LocalRateLimiterProvider;
+use super::shard::Shard;
+use crate::check::{Check, TakeResponse, validate};
+use crate::clock::Timestamp;
+use crate::decision::Decision;
+use crate::error::TrypemaError;
+use crate::reservation::{
+    HeldReservation, RenewRequest, ReservationName, ReserveRequest, ReserveResponse, ReservedCheck,
+    SettleRequest, SettleStatus, SettledCheck,
+};
+use crate::strategy::reservations::{Entry, MAX_HOLD, ReservationTable};
+use crate::strategy::{
+    Concurrency, ConcurrencyLimit, Limit, Payment, RETRY_AFTER, Spend, Strategy, with_strategy,
+};
+use crate::units::MAX_EXACT;
+
+/// The location of the table of a check.
+struct TableLocation<'p> {
+    /// The index of the check.
+    index: usize,
+    map: &'p StateMap<Concurrency>,
+    /// Distinguishes the two maps, and orders their locks.
+    map_number: usize,
+    shard: usize,
+    key: HashedKey<'static>,
+}
+
+/// A locked shard of tables.
+struct LockedShard<'p> {
+    map_number: usize,
+    index: usize,
+    shard: LockGuard<'p, Shard<Concurrency>>,
+}
+
+/// The state of a check of a reservation before the counters are asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TableDecision {
+    /// The reservation is known, and expires at this time.
+    Known(Timestamp),
+    /// The id is that of another request.
+    Conflict,
+    /// The table has no room.
+    Full,
+    /// The counter has to decide.
+    Open,
+    /// A concurrency limit has decided.
+    Decided(Decision),
+}
+
+impl LocalRateLimiterProvider {
+    pub(super) fn reserve_by_name(
+        &self,
+        request: ReserveRequest<'_>,
+    ) -> Result<ReserveResponse, TrypemaError> {
+        validate(request.take.checks)?;
+        let mut response = self.reserve_group(request.take.checks, request)?;
+        for check in request.take.independent {
+            let reserved = self.reserve_group(std::slice::from_ref(check), request);
+            response.independent.push(match reserved {
+                // A rule that decides nothing does not fail a request either.
+                Err(TrypemaError::ReservationConflict) => Ok(Decision::refused()),
+                reserved => reserved.map(|reserved| reserved.decisions[0].unwrap_or(Decision::refused())),
+            });
+        }
+        Ok(response)
+    }
+
+    /// Reserves all of `checks` or none.
+    fn reserve_group(
+        &self,
+        checks: &[Check<'_>],
+        request: ReserveRequest<'_>,
+    ) -> Result<ReserveResponse, TrypemaError> {
+        let locations: Vec<TableLocation<'_>> =
+            checks.iter().enumerate().map(|(index, check)| self.locate_table(index, check)).collect();
+        let mut shards = lock_all(&locations);
+        let now = self.now();
+        let mut states: Vec<TableDecision> = Vec::with_capacity(checks.len());
+        for (check, location) in checks.iter().zip(&locations) {
+            let shard = shard_of(&mut shards, location);
+            states.push(decide_table(check, location, shard, now, request.name));
+        }
+        // From here on, tables that were made for this request have to be inserted or released.
+        let decided = match states.contains(&TableDecision::Conflict) {
+            true => Err(TrypemaError::ReservationConflict),
+            false => self.decide_counters(checks, &states, now),
+        };
+        let is_allowed = decided.as_ref().is_ok_and(|decided| decided.iter().all(|one| one.0.is_allowed()));
+        let mut response = TakeResponse::empty();
+        for (check, location) in checks.iter().zip(&locations) {
+            let state = states[location.index];
+            let shard = shard_of(&mut shards, location);
+            let entry = decided.as_ref().ok().filter(|_| is_allowed).map(|decided| Entry {
+                id: request.name.id,
+                request: request.name.request,
+                units: check.cost.min(MAX_EXACT),
+                recorded: decided[location.index].1,
+                expires_at: now + request.ttl,
+                is_settled: false,
+            });
+            response.receipts.push(write_table(check, location, shard, now, state, entry));
+        }
+        response.decisions = decided?.into_iter().map(|(decision, _)| Some(decision)).collect();
+        Ok(response.without_unspent_receipts())
+    }
+
+    /// Takes the cost of every counter that has to decide, or of none. Returns each decision, with the time at
+    /// which the counter recorded the units.
+    fn decide_counters(
+        &self,
+        checks: &[Check<'_>],
+        states: &[TableDecision],
+        now: Timestamp,
+    ) -> Result<Vec<(Decision, Timestamp)>, TrypemaError> {
+        let is_open = |state: &TableDecision| *state == TableDecision::Open;
+        let is_denied = states.iter().any(|state| match state {
+            TableDecision::Full => true,
+            TableDecision::Decided(decision) => !decision.is_allowed(),
+            _ => false,
+        });
+        let open: Vec<Check<'_>> =
+            checks.iter().zip(states).filter(|(_, state)| is_open(state)).map(|(check, _)| *check).collect();
+        let mut opened: Vec<(Decision, Timestamp)> = match is_denied {
+            true => open
+                .iter()
+                .map(|check| Ok((self.record_denied_elsewhere(check)?, now)))
+                .collect::<Result<_, TrypemaError>>()?,
+            false => {
+                let taken = self.reserve_all(&open)?;
+                let recorded = |index: usize| taken.receipts.get(index).copied().flatten();
+                let recorded = |index| recorded(index).map_or(now, |receipt| receipt.recorded_at());
+                taken.decisions.iter().enumerate().map(|(index, one)| (*one, recorded(index))).collect()
+            }
+        };
+        let mut opened = opened.drain(..);
+        let decision = |(check, state): (&Check<'_>, &TableDecision)| match state {
+            TableDecision::Decided(decision) => (*decision, now),
+            TableDecision::Full => (without_room(self.usage(check), now), now),
+            TableDecision::Open => opened.next().unwrap_or((Decision::refused(), now)),
+            TableDecision::Known(_) | TableDecision::Conflict => (self.usage(check), now),
+        };
+        Ok(checks.iter().zip(states).map(decision).collect())
+    }
+
+    /// Returns the units that are left, as an allowed decision.
+    fn usage(&self, check: &Check<'_>) -> Decision {
+        let spend = Spend { cost: 0, payment: Payment::Debit };
+        with_strategy!(check.limit, |S, limit| {
+            S::core(&HasLocalLimiter::<S>::limiter(self).peek_at(check.key, limit, spend).decision(limit))
+        })
+    }
+
+    pub(super) fn settle(&self, settlement: &SettleRequest<'_>) -> SettledCheck {
+        let SettleRequest { check, id, keeps_estimate } = settlement;
+        let (location, now) = (self.locate_table(0, check), self.now());
+        let mut shard = location.map.shard_at(location.shard);
+        let Some(table) = shard.find(location.key.hash, &location.key.key) else {
+            return SettledCheck::default();
+        };
+        let Some(entry) = table.find(*id, now).copied() else { return SettledCheck::default() };
+        if entry.is_settled {
+            return SettledCheck { status: SettleStatus::SettledBefore, ..SettledCheck::default() };
+        }
+        let reserved = entry.units;
+        let counted = if *keeps_estimate { reserved } else { check.cost };
+        let refunded = match check.limit {
+            Limit::Concurrency(_) => reserved,
+            _ => self.count_difference(check, &entry, counted),
+        };
+        let expired = table.forget_expired(now);
+        table.settle(*id, counted);
+        SettledCheck { status: SettleStatus::Settled, reserved, counted, refunded, expired }
+    }
+
+    /// Refunds the units that were reserved and not spent, or counts those that were spent beyond it. Returns
+    /// the units refunded.
+    fn count_difference(&self, check: &Check<'_>, entry: &Entry, counted: u64) -> u64 {
+        if counted > entry.units {
+            self.debit_one(&Check { cost: counted - entry.units, ..*check });
+        }
+        let unspent = entry.units.saturating_sub(counted);
+        if unspent == 0 {
+            return 0;
+        }
+        with_strategy!(check.limit, |S, limit| {
+            HasLocalLimiter::<S>::limiter(self).refund_recorded(check.key, limit, unspent, entry.recorded)
+        })
+    }
+
+    pub(super) fn renew(&self, renewal: &RenewRequest<'_>) -> Option<Duration> {
+        let RenewRequest { check, id, ttl } = renewal;
+        let (location, now) = (self.locate_table(0, check), self.now());
+        let mut shard = location.map.shard_at(location.shard);
+        let table = shard.find(location.key.hash, &location.key.key)?;
+        table.find(*id, now).filter(|entry| !entry.is_settled)?;
+        table.renew(*id, now + *ttl);
+        Some(*ttl)
+    }
+
+    pub(super) fn holders_of(&self, check: &Check<'_>) -> Vec<HeldReservation> {
+        let (location, now) = (self.locate_table(0, check), self.now());
+        let mut shard = location.map.shard_at(location.shard);
+        let Some(table) = shard.find(location.key.hash, &location.key.key) else { return Vec::new() };
+        table.holders(now).map(|entry| HeldReservation::new(entry, now)).collect()
+    }
+
+    /// Forgets a counter and its reservations. Returns whether there were any.
+    pub(super) fn reset_with_reservations(&self, check: &Check<'_>) -> bool {
+        let location = self.locate_table(0, check);
+        let mut shard = location.map.shard_at(location.shard);
+        let had_table = location.map.remove(&mut shard, &location.key);
+        let had_state = match check.limit {
+            Limit::Concurrency(_) => false,
+            limit => with_strategy!(limit, |S, _limit| HasLocalLimiter::<S>::limiter(self).reset(check.key)),
+        };
+        had_table || had_state
+    }
+
+    fn locate_table(&self, index: usize, check: &Check<'_>) -> TableLocation<'_> {
+        let of_map = |map_number: usize, tables: &'_ LocalLimiter<Concurrency>, key: HashedKey<'_>| {
+            let key = HashedKey { key: key.key.into_owned().into(), hash: key.hash };
+            (map_number, tables.map.shard_index(key.hash), key)
+        };
+        let (tables, (map_number, shard, key)) = match check.limit {
+            Limit::Concurrency(_) => {
+                let tables = self.concurrency();
+                (tables, of_map(1, tables, tables.map.hash_key(check.key)))
+            }
+            limit => {
+                let (tables, mut name) = (self.reservations(), String::with_capacity(16 + check.key.len()));
+                // Writing to a string never fails. No name of a strategy contains a colon.
+                let _ = write!(name, "{}:{}", limit.strategy(), check.key);
+                (tables, of_map(0, tables, tables.map.hash_key(&name)))
+            }
+        };
+        TableLocation { index, map: &tables.map, map_number, shard, key }
+    }
+}
+
+/// Locks the shards of all tables, in the order of map and shard.
+fn lock_all<'p>(locations: &[TableLocation<'p>]) -> Vec<LockedShard<'p>> {
+    let mut order: Vec<&TableLocation<'p>> = locations.iter().collect();
+    order.sort_unstable_by_key(|location| (location.map_number, location.shard));
+    order.dedup_by_key(|location| (location.map_number, location.shard));
+    let lock = |location: &TableLocation<'p>| LockedShard {
+        map_number: location.map_number,
+        index: location.shard,
+        shard: location.map.shard_at(location.shard),
+    };
+    order.into_iter().map(lock).collect()
+}
+
+/// Returns the locked shard of a table. Every location has one.
+fn shard_of<'s>(
+    shards: &'s mut [LockedShard<'_>],
+    location: &TableLocation<'_>,
+) -> &'s mut Shard<Concurrency> {
+    let is_its =
+        |locked: &LockedShard<'_>| (locked.map_number, locked.index) == (location.map_number, location.shard);
+    let index = shards.iter().position(is_its).unwrap_or_default();
+    &mut shards[index].shard
+}
+
+/// Decides as much of a check as its table can. Makes room for a table that is missing.
+fn decide_table(
+    check: &Check<'_>,
+    location: &TableLocation<'_>,
+    shard: &mut Shard<Concurrency>,
+    now: Timestamp,
+    name: ReservationName,
+) -> TableDecision {
+    let decide = |table: &ReservationTable| match check.limit {
+        Limit::Concurrency(limit) => TableDecision::Decided(decide_concurrency(limit, table, check, now)),
+        _ if table.has_room(now) => TableDecision::Open,
+        _ => TableDecision::Full,
+    };
+    if let Some(table) = shard.find(location.key.hash, &location.key.key) {
+        return match table.find(name.id, now) {
+            Some(known) if known.request == name.request => TableDecision::Known(known.expires_at),
+            Some(_) => TableDecision::Conflict,
+            None => decide(table),
+        };
+    }
+    location.map.sweep(shard, now);
+    if !location.map.try_reserve(shard, now) {
+        return TableDecision::Full;
+    }
+    decide(&ReservationTable::default())
+}
+
+fn decide_concurrency(
+    limit: &ConcurrencyLimit,
+    table: &ReservationTable,
+    check: &Check<'_>,
+    now: Timestamp,
+) -> Decision {
+    let outcome = Concurrency::decide(limit, table, check.spend().at(now));
+    let decided_at = crate::decision::DecisionTime::exactly(now);
+    Concurrency::core(&Concurrency::decision(limit, outcome, decided_at))
+}
+
+/// Writes the entry of an admitted check, and gives back the room for a table that was not needed. Returns the
+/// part of the reservation at this counter, if there is one.
+fn write_table(
+    check: &Check<'_>,
+    location: &TableLocation<'_>,
+    shard: &mut Shard<Concurrency>,
+    now: Timestamp,
+    state: TableDecision,
+    entry: Option<Entry>,
+) -> Option<ReservedCheck> {
+    if let TableDecision::Known(expires_at) = state {
+        let expires_in = duration_between(now, expires_at);
+        return Some(ReservedCheck { expires_in, is_known: true, expired: 0 });
+    }
+    let (limit, hold_us) = match check.limit {
+        Limit::Concurrency(limit) => (*limit, limit.hold().as_micros() as u64),
+        _ => (ConcurrencyLimit::of_table(), MAX_HOLD.as_micros() as u64),
+    };
+    // A slot of no units is no slot; but a reservation of no units can still be settled at more.
+    let entry = entry.filter(|entry| entry.units > 0 || !matches!(check.limit, Limit::Concurrency(_)));
+    let write = |table: &mut ReservationTable| {
+        if table.is_stepped_back(now, hold_us) {
+            table.step_back(now, hold_us);
+        }
+        let entry = entry?;
+        let expired = table.forget_expired(now);
+        table.insert(entry);
+        let expires_in = duration_between(now, entry.expires_at);
+        Some(ReservedCheck { expires_in, is_known: false, expired })
+    };
+    if let Some(table) = shard.find(location.key.hash, &location.key.key) {
+        return write(table);
+    }
+    if state == TableDecision::Full {
+        return None;
+    }
+    let mut table = ReservationTable::default();
+    let reserved = write(&mut table);
+    location.map.insert_reserved(shard, &location.key, NewState { state: table, limit: &limit, now });
+    reserved
+}
+
+/// Returns the decision of a counter whose table of reservations has no room.
+pub(crate) fn without_room(usage: Decision, now: Timestamp) -> Decision {
+    let not_before = now + RETRY_AFTER;
+    Decision { is_allowed: false, not_before, resets_at: usage.resets_at.max(not_before), ..usage }
+}
+
+fn duration_between(from: Timestamp, to: Timestamp) -> Duration {
+    Duration::from_micros(to.as_micros().saturating_sub(from.as_micros()))
+}

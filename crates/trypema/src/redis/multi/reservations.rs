@@ -1,0 +1,351 @@
+//! Reservations in Redis: an entry in the table beside each counter, written by the same script call that
+//! takes the units.
+//!
+//! On a Cluster the counters may be in different slots. Then each is reserved on its own, and released again
+//! if another one denies the request. The id makes both safe to repeat.
+
+use std::time::Duration;
+
+use super::super::batcher::CallOptions;
+use super::super::failure::{RedisFailure, RedisFailureKind};
+use super::super::join;
+use super::super::protocol::{CheckReply, CheckRequest, ReservationArgs, Verb};
+use super::super::provider::RedisRateLimiterProvider;
+use super::super::verb_call::VerbArgs;
+use super::{HasRedisLimiter, KeyedCheck, KeyedChecks};
+use crate::check::{Check, CheckResult, Deadline, Failed, IfUnreachable, validate};
+use crate::clock::{Clock, SystemClock, Timestamp};
+use crate::decision::{Decision, DecisionTime};
+use crate::error::TrypemaError;
+use crate::local::without_room;
+use crate::reservation::{
+    HeldReservation, HoldersResult, RenewRequest, RenewResult, ReserveRequest, ReserveResponse,
+    ReservedCheck, SettleRequest, SettleResult, SettleStatus, SettledCheck,
+};
+use crate::strategy::reservations::Entry;
+use crate::strategy::{Payment, ReplyReader, Spend, Strategy, Wire, with_strategy};
+
+/// The bytes before the outcome in the reply to [`Verb::Hold`].
+const BEFORE_OUTCOME: usize = 16;
+
+/// What the script answered about one check of a reservation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum HoldAnswer {
+    /// The counter denies it.
+    Denied,
+    /// It is reserved, unless another check of the request is denied.
+    Fits,
+    /// It was reserved by an earlier request with the same id.
+    Known,
+    /// Another request has used the id.
+    Conflict,
+    /// The table of reservations has no room.
+    Full,
+}
+
+/// The reply to one check of a reservation.
+#[derive(Debug, Clone, Copy)]
+struct HoldReply {
+    answer: HoldAnswer,
+    decision: Decision,
+    expires_in: Duration,
+    expired: u64,
+}
+
+impl HoldReply {
+    fn reserved(&self) -> Option<ReservedCheck> {
+        let is_known = self.answer == HoldAnswer::Known;
+        (is_known || self.answer == HoldAnswer::Fits).then_some(ReservedCheck {
+            expires_in: self.expires_in,
+            is_known,
+            expired: self.expired,
+        })
+    }
+}
+
+type HoldResult = Result<HoldReply, RedisFailure>;
+
+impl RedisRateLimiterProvider {
+    pub(super) async fn reserve_by_name(
+        &self,
+        request: ReserveRequest<'_>,
+    ) -> Result<ReserveResponse, TrypemaError> {
+        validate(request.take.checks)?;
+        let checks = KeyedChecks {
+            atomic: KeyedCheck::all(request.take.checks),
+            independent: KeyedCheck::all(request.take.independent),
+        };
+        let started = SystemClock.now();
+        let requests: Vec<CheckRequest> =
+            checks.iter().map(|keyed| self.hold_request(keyed, &request)).collect();
+        let (atomic, independent) = if self.store.is_one_call(&requests) {
+            let options = CallOptions::with_deadline(request.take.deadline.until());
+            let mut replies = self.send_in_one_call(&checks, requests, options).await.into_iter();
+            let read =
+                |(keyed, reply): (&KeyedCheck<'_>, Result<CheckReply, _>)| self.read_hold(keyed, &reply?);
+            let atomic: Vec<HoldResult> = checks.atomic.iter().zip(replies.by_ref()).map(read).collect();
+            (atomic, checks.independent.iter().zip(replies).map(read).collect())
+        } else {
+            let options = CallOptions::with_deadline(request.take.deadline.before_rollback());
+            let independent = self.hold_each(&checks.independent, &request, &options);
+            let atomic = self.hold_across_slots(&checks.atomic, &request, &options);
+            join::both(atomic, independent).await
+        };
+        let answered = checks.iter().zip(atomic.iter().chain(&independent));
+        let decided = answered.filter_map(|(keyed, reply)| Some((keyed, &reply.as_ref().ok()?.decision)));
+        self.notify_decisions(decided, started);
+        let independent = checks.independent.iter().zip(independent);
+        let independent = independent.map(|(keyed, reply)| self.independent_result(keyed, reply)).collect();
+        if atomic.iter().flatten().any(|reply| reply.answer == HoldAnswer::Conflict) {
+            return Err(TrypemaError::ReservationConflict);
+        }
+        let mut response = ReserveResponse { independent, ..ReserveResponse::empty() };
+        for (index, (keyed, reply)) in checks.atomic.iter().zip(atomic).enumerate() {
+            response.decisions.push(reply.as_ref().ok().map(|reply| reply.decision));
+            response.receipts.push(reply.as_ref().ok().and_then(HoldReply::reserved));
+            if let Err(failure) = reply {
+                let error = self.report_failure(std::slice::from_ref(keyed), failure);
+                response.failures.push(Failed { index, error });
+            }
+        }
+        Ok(response.without_unspent_receipts())
+    }
+
+    /// Returns the result of a check that decides nothing. A conflict does not fail its request.
+    fn independent_result(&self, keyed: &KeyedCheck<'_>, reply: HoldResult) -> CheckResult {
+        let reply = reply.map_err(|failure| self.report_failure(std::slice::from_ref(keyed), failure))?;
+        Ok(Decision {
+            is_allowed: reply.decision.is_allowed && reply.answer != HoldAnswer::Conflict,
+            ..reply.decision
+        })
+    }
+
+    async fn hold_across_slots(
+        &self,
+        keyed: &[KeyedCheck<'_>],
+        request: &ReserveRequest<'_>,
+        options: &CallOptions,
+    ) -> Vec<HoldResult> {
+        let replies = match request.name.id.is_chosen() {
+            // The reservation may be known, and then it is no question whether its units would fit again.
+            true => Vec::new(),
+            false => {
+                let first = CallOptions::with_deadline(request.take.deadline.of_first_step().until());
+                self.try_each(keyed.iter().map(|keyed| (keyed, Verb::Peek)), &first).await
+            }
+        };
+        let is_denied = |reply: &super::DecidedCheckResult| {
+            reply.as_ref().is_ok_and(|decided| !decided.decision.is_allowed())
+        };
+        if replies.iter().any(is_denied) {
+            self.record_denials(keyed, &replies, options, request.take.deadline).await;
+            let as_hold = |reply: super::DecidedCheckResult| {
+                reply.map(|decided| HoldReply {
+                    answer: HoldAnswer::Denied,
+                    decision: decided.decision,
+                    expires_in: Duration::ZERO,
+                    expired: 0,
+                })
+            };
+            return replies.into_iter().map(as_hold).collect();
+        }
+        let replies = self.hold_each(keyed, request, options).await;
+        let is_kept = |(index, reply): (usize, &HoldResult)| match reply {
+            Ok(reply) => reply.reserved().is_some(),
+            Err(_) => request.take.if_unreachable(index) == IfUnreachable::Continue,
+        };
+        if !replies.iter().enumerate().all(is_kept) {
+            self.release_fitting(keyed, &replies, request).await;
+        }
+        replies
+    }
+
+    /// Releases the checks that fitted, because another one was denied or failed. Also those that may have been
+    /// reserved without a reply. What cannot be released stays reserved until it expires, which is stricter.
+    async fn release_fitting(
+        &self,
+        keyed: &[KeyedCheck<'_>],
+        replies: &[HoldResult],
+        request: &ReserveRequest<'_>,
+    ) {
+        let may_be_reserved = |reply: &HoldResult| match reply {
+            Ok(reply) => reply.answer == HoldAnswer::Fits,
+            Err(failure) => failure.kind() == RedisFailureKind::OutcomeUnknown,
+        };
+        let settlements: Vec<SettleRequest<'_>> = keyed
+            .iter()
+            .zip(replies)
+            .filter(|(_, reply)| may_be_reserved(reply))
+            .map(|(keyed, _)| SettleRequest::release(keyed.check, request.name.id))
+            .collect();
+        self.settle_each(&settlements, request.take.deadline).await;
+    }
+
+    /// Reserves each check independently and concurrently.
+    async fn hold_each(
+        &self,
+        keyed: &[KeyedCheck<'_>],
+        request: &ReserveRequest<'_>,
+        options: &CallOptions,
+    ) -> Vec<HoldResult> {
+        let requests: Vec<(&KeyedCheck<'_>, CheckRequest)> =
+            keyed.iter().map(|keyed| (keyed, self.hold_request(keyed, request))).collect();
+        let hold = |(keyed, request)| async move {
+            self.charge_outage_units(keyed, options).await?;
+            let reply = self.store.send_many(vec![request], 1, options.clone()).await?;
+            let missing = || RedisFailure::new(RedisFailureKind::BadReply, "the script's reply is empty");
+            self.read_hold(keyed, &reply.into_iter().next().ok_or_else(missing)??)
+        };
+        join::all(requests.into_iter().map(hold)).await
+    }
+
+    pub(super) async fn settle_each(
+        &self,
+        settlements: &[SettleRequest<'_>],
+        deadline: Deadline,
+    ) -> Vec<SettleResult> {
+        let requests = settlements.iter().map(|settlement| {
+            let args = ReservationArgs {
+                id: settlement.id.0,
+                request: 0,
+                keeps_estimate: settlement.keeps_estimate,
+            };
+            (settlement.check, self.reservation_request(&settlement.check, Verb::Settle, 0, args))
+        });
+        let read = |_: Timestamp, number: u64, mut reply: ReplyReader<'_>| {
+            let status = match number {
+                1 => SettleStatus::Settled,
+                2 => SettleStatus::SettledBefore,
+                _ => SettleStatus::Unknown,
+            };
+            let (reserved, counted) = (reply.count()?, reply.count()?);
+            let (refunded, expired) = (reply.count()?, reply.count()?);
+            Some(SettledCheck { status, reserved, counted, refunded, expired })
+        };
+        self.send_to_tables(requests.collect(), deadline, read).await
+    }
+
+    pub(super) async fn renew_each(
+        &self,
+        renewals: &[RenewRequest<'_>],
+        deadline: Deadline,
+    ) -> Vec<RenewResult> {
+        let requests = renewals.iter().map(|renewal| {
+            let args = ReservationArgs { id: renewal.id.0, request: 0, keeps_estimate: false };
+            let ttl_us = micros(renewal.ttl);
+            (renewal.check, self.reservation_request(&renewal.check, Verb::Renew, ttl_us, args))
+        });
+        let read = |now: Timestamp, number: u64, mut reply: ReplyReader<'_>| {
+            let expires_at = reply.count()?;
+            Some((number == 1).then(|| left_until(expires_at, now)))
+        };
+        self.send_to_tables(requests.collect(), deadline, read).await
+    }
+
+    pub(super) async fn holders_of(&self, check: Check<'_>, deadline: Deadline) -> HoldersResult {
+        let args = ReservationArgs { id: [0; 16], request: 0, keeps_estimate: false };
+        let request = self.reservation_request(&check, Verb::Holders, 0, args);
+        let read = |now: Timestamp, number: u64, mut reply: ReplyReader<'_>| {
+            let entry = |_| Some(HeldReservation::new(&Entry::read(&mut reply)?, now));
+            (0..number).map(entry).collect::<Option<Vec<_>>>()
+        };
+        let holders = self.send_to_tables(vec![(check, request)], deadline, read).await;
+        holders.into_iter().next().unwrap_or_else(|| Ok(Vec::new()))
+    }
+
+    /// Sends requests to the tables of counters, in one call if possible, and reads the reply to each.
+    async fn send_to_tables<T>(
+        &self,
+        requests: Vec<(Check<'_>, CheckRequest)>,
+        deadline: Deadline,
+        read: impl Fn(Timestamp, u64, ReplyReader<'_>) -> Option<T>,
+    ) -> Vec<Result<T, TrypemaError>> {
+        let (checks, requests): (Vec<Check<'_>>, Vec<CheckRequest>) = requests.into_iter().unzip();
+        let (count, options) = (requests.len(), CallOptions::with_deadline(deadline.until()));
+        let malformed =
+            || RedisFailure::new(RedisFailureKind::BadReply, "the script's reply has an impossible number");
+        let mut replies = if self.store.is_one_call(&requests) {
+            match self.store.send_many(requests, 0, options).await {
+                Ok(replies) => replies,
+                Err(failure) => vec![Err(failure); count],
+            }
+        } else {
+            let send = |request: CheckRequest| self.store.send(request, options.clone());
+            join::all(requests.into_iter().map(send)).await
+        };
+        replies.resize_with(count, || Err(malformed()));
+        let read_one = |(check, reply): (&Check<'_>, Result<CheckReply, RedisFailure>)| {
+            let reply =
+                reply.and_then(|reply| read(reply.now, reply.number, reply.outcome()).ok_or_else(malformed));
+            reply.map_err(|failure| self.report_failure(&[KeyedCheck::new(*check)], failure))
+        };
+        checks.iter().zip(replies).map(read_one).collect()
+    }
+
+    fn hold_request(&self, keyed: &KeyedCheck<'_>, request: &ReserveRequest<'_>) -> CheckRequest {
+        let (name, extra) = (request.name, micros(request.ttl));
+        let args =
+            VerbArgs { extra, ..VerbArgs::new(Verb::Hold, keyed.check.cost) }.with_payment(keyed.payment);
+        let mut made = with_strategy!(keyed.check.limit, |S, limit| {
+            HasRedisLimiter::<S>::limiter(self).check_request(&keyed.key, Some(limit), args)
+        });
+        made.outcome_len += BEFORE_OUTCOME;
+        made.reservation =
+            Some(ReservationArgs { id: name.id.0, request: name.request, keeps_estimate: false });
+        made
+    }
+
+    fn reservation_request(
+        &self,
+        check: &Check<'_>,
+        verb: Verb,
+        extra: u64,
+        reservation: ReservationArgs,
+    ) -> CheckRequest {
+        let keyed = KeyedCheck::new(*check);
+        let args = VerbArgs { extra, ..VerbArgs::new(verb, check.cost) };
+        let made = with_strategy!(check.limit, |S, limit| {
+            HasRedisLimiter::<S>::limiter(self).check_request(&keyed.key, Some(limit), args)
+        });
+        let outcome_len = if verb == Verb::Settle { 4 * 8 } else { 8 };
+        CheckRequest { outcome_len, reservation: Some(reservation), ..made }
+    }
+
+    fn read_hold(&self, keyed: &KeyedCheck<'_>, reply: &CheckReply) -> HoldResult {
+        let malformed =
+            || RedisFailure::new(RedisFailureKind::BadReply, "the script's reply has an impossible outcome");
+        let answer = match reply.number {
+            0 => HoldAnswer::Denied,
+            1 => HoldAnswer::Fits,
+            2 => HoldAnswer::Known,
+            3 => HoldAnswer::Conflict,
+            4 => HoldAnswer::Full,
+            _ => return Err(malformed()),
+        };
+        let mut outcome = reply.outcome();
+        let expires_at = outcome.count().ok_or_else(malformed)?;
+        let expired = outcome.count().ok_or_else(malformed)?;
+        let spend = match answer {
+            HoldAnswer::Known | HoldAnswer::Conflict => Spend { cost: 0, payment: Payment::Debit },
+            _ => Spend { cost: keyed.check.cost, payment: keyed.payment },
+        };
+        let decision = with_strategy!(keyed.check.limit, |S, limit| {
+            let found = <S as Wire>::read_outcome(limit, &mut outcome, spend.at(reply.now), 0);
+            let found = found.ok_or_else(malformed)?;
+            S::core(&S::decision(limit, found, DecisionTime::exactly(reply.now)))
+        });
+        let decision = match answer {
+            HoldAnswer::Full => without_room(decision, reply.now),
+            _ => decision,
+        };
+        Ok(HoldReply { answer, decision, expires_in: left_until(expires_at, reply.now), expired })
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn left_until(expires_at: u64, now: Timestamp) -> Duration {
+    Duration::from_micros(expires_at.saturating_sub(now.as_micros()))
+}

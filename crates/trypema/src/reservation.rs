@@ -1,0 +1,119 @@
+//! Reservations of several checks: requests to a provider, and its responses.
+//!
+//! A provider keeps a table of reservations beside each counter (`strategy/reservations.rs`). A reservation is
+//! an entry with the same id in the table of each counter that it took units from.
+
+use std::time::Duration;
+
+use crate::check::{Check, TakeRequest, TakeResponse};
+use crate::clock::Timestamp;
+use crate::error::TrypemaError;
+use crate::strategy::reservations::{Entry, ReservationId};
+
+/// Takes the checks of a request like [`TakeRequest`], under a name.
+#[derive(Clone, Copy)]
+pub(crate) struct ReserveRequest<'a> {
+    pub(crate) take: TakeRequest<'a>,
+    pub(crate) name: ReservationName,
+    /// The units are the holder's for this long.
+    pub(crate) ttl: Duration,
+}
+
+/// The name of a reservation, with a digest of the request that made it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ReservationName {
+    pub(crate) id: ReservationId,
+    pub(crate) request: u64,
+}
+
+/// The part of a reservation at one counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ReservedCheck {
+    pub(crate) expires_in: Duration,
+    /// Whether an earlier request with the same id made it. This one spent nothing.
+    pub(crate) is_known: bool,
+    /// The reservations of this counter that expired without being settled, and were forgotten by this call.
+    pub(crate) expired: u64,
+}
+
+/// The results of a [`ReserveRequest`].
+pub(crate) type ReserveResponse = TakeResponse<ReservedCheck>;
+
+/// Settles the part of a reservation at one counter.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SettleRequest<'a> {
+    /// The counter, and the units that were really spent as its cost.
+    pub(crate) check: Check<'a>,
+    pub(crate) id: ReservationId,
+    /// Whether the reserved units count as the ones that were spent.
+    pub(crate) keeps_estimate: bool,
+}
+
+impl<'a> SettleRequest<'a> {
+    /// Gives back all units.
+    pub(crate) fn release(check: Check<'a>, id: ReservationId) -> Self {
+        Self { check: Check { cost: 0, ..check }, id, keeps_estimate: false }
+    }
+}
+
+/// The result of a [`SettleRequest`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct SettledCheck {
+    pub(crate) status: SettleStatus,
+    /// The units that were reserved.
+    pub(crate) reserved: u64,
+    /// The units that were really spent.
+    pub(crate) counted: u64,
+    /// The reserved units that were refunded, because they still counted.
+    pub(crate) refunded: u64,
+    /// See [`ReservedCheck::expired`].
+    pub(crate) expired: u64,
+}
+
+/// Whether a counter knew the reservation that was to be settled.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum SettleStatus {
+    /// It does not: the reservation expired, or was settled or released, or was never made here.
+    #[default]
+    Unknown,
+    Settled,
+    /// It was settled or released before, which is only remembered of ids that the caller chose.
+    SettledBefore,
+}
+
+/// Lets the part of a reservation at one counter last longer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RenewRequest<'a> {
+    pub(crate) check: Check<'a>,
+    pub(crate) id: ReservationId,
+    pub(crate) ttl: Duration,
+}
+
+/// The time for which a renewed reservation lasts at a counter; `None` if the counter does not know it.
+pub(crate) type RenewResult = Result<Option<Duration>, TrypemaError>;
+
+/// The result of settling at one counter, or the failure of its store.
+pub(crate) type SettleResult = Result<SettledCheck, TrypemaError>;
+
+/// A reservation that a counter holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct HeldReservation {
+    pub(crate) id: ReservationId,
+    pub(crate) units: u64,
+    /// The time since the units were recorded.
+    pub(crate) age: Duration,
+    pub(crate) expires_in: Duration,
+}
+
+impl HeldReservation {
+    pub(crate) fn new(entry: &Entry, now: Timestamp) -> Self {
+        let between = |from: Timestamp, to: Timestamp| {
+            Duration::from_micros(to.as_micros().saturating_sub(from.as_micros()))
+        };
+        let (age, expires_in) = (between(entry.recorded, now), between(now, entry.expires_at));
+        Self { id: entry.id, units: entry.units, age, expires_in }
+    }
+}
+
+/// The reservations of one counter, or the failure of its store.
+pub(crate) type HoldersResult = Result<Vec<HeldReservation>, TrypemaError>;

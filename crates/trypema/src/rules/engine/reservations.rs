@@ -1,0 +1,512 @@
+//! Reserving, settling, releasing and renewing.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use super::{Engine, PlanDecisions};
+use crate::check::{Check, CheckResult, Deadline, Receipts, TakeRequest};
+use crate::clock::Timestamp;
+use crate::error::TrypemaError;
+use crate::provider::{AnyReceipt, RecordMode, failure_policy};
+use crate::reservation::{
+    HeldReservation, RenewRequest, ReservationName, ReserveRequest, ReservedCheck, SettleRequest,
+    SettleResult, SettleStatus, SettledCheck,
+};
+use crate::rules::plan::Plan;
+use crate::rules::request::{REQUESTS, Request};
+use crate::rules::reservation::{
+    Holder, NewReservation, Outstanding, Reservation, ReserveOptions, SettleCosts, SettledRule,
+    SettledStatus, Settlement, valid_ttl,
+};
+use crate::rules::set::{CompiledRule, RuleSet};
+use crate::rules::verdict::Verdict;
+use crate::strategy::Limit;
+use crate::strategy::reservations::ReservationId;
+use crate::waiting::{Sleep, with_timeout};
+
+/// The jitter of a waiter between two tries in a store that other processes share.
+const POLL_JITTER: Duration = Duration::from_millis(250);
+
+impl Engine {
+    /// Takes the cost of a request as an estimate, and returns it as a reservation to settle at what the
+    /// request really cost. Concurrency rules apply, too: the reservation holds their slots.
+    ///
+    /// The units are taken from the store and never from a lease, so any server can settle the reservation
+    /// if the counters are in Redis. While the store is unreachable, the failure policy decides; units that it
+    /// counts in this process cannot be settled.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::time::Duration;
+    /// use trypema::RateLimiter;
+    /// use trypema::rules::{Engine, Request, ReserveOptions, RuleSet};
+    ///
+    /// # fn now<F: Future>(future: F) -> F::Output {
+    /// #     match std::pin::pin!(future).poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {
+    /// #         std::task::Poll::Ready(output) => output,
+    /// #         std::task::Poll::Pending => unreachable!("counters in this process never wait"),
+    /// #     }
+    /// # }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let rules = RuleSet::from_yaml(
+    ///     "
+    ///     units: [tokens]
+    ///     rules:
+    ///       - {id: tokens, scope: user, unit: tokens, strategy: {absolute: {limit: 1000, window: 1h}}}
+    ///     ",
+    ///     "rules.yaml",
+    /// )?;
+    /// let engine = Arc::new(Engine::local(Arc::new(RateLimiter::builder().build()?), rules));
+    /// # now(async {
+    /// let options = ReserveOptions::new(Duration::from_secs(120))?;
+    /// let ann = [("user", "ann")];
+    ///
+    /// let reservation = engine.reserve(&Request::new(&ann).with_costs(&[("tokens", 800)]), &options).await?;
+    /// assert!(reservation.is_allowed());
+    /// let denied = engine.reserve(&Request::new(&ann).with_costs(&[("tokens", 800)]), &options).await?;
+    /// assert!(!denied.is_allowed());
+    ///
+    /// reservation.settle(&[("tokens", 150)]).await?; // 650 tokens are free again
+    /// let next = engine.reserve(&Request::new(&ann).with_costs(&[("tokens", 800)]), &options).await?;
+    /// assert!(next.is_allowed());
+    /// # Ok::<(), trypema::TrypemaError>(())
+    /// # })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn reserve(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        options: &ReserveOptions,
+    ) -> Result<Reservation, TrypemaError> {
+        let name = options.name(request);
+        let new = match options.patience.is_zero() {
+            true => self.reserve_once(request, options.ttl, name).await?,
+            false => self.reserve_patiently(request, options, name).await?,
+        };
+        Ok(Reservation::new(Arc::clone(self), new, options.on_drop, self.spawner()))
+    }
+
+    /// Settles a reservation by its text, as [`Reservation::settle`] does. Settling again changes nothing.
+    pub async fn settle(&self, reservation: &str, costs: &[(&str, u64)]) -> Result<Settlement, TrypemaError> {
+        self.validate_costs(costs)?;
+        self.settle_at(&Outstanding::read(reservation)?, SettleCosts::Units(costs)).await
+    }
+
+    /// Releases a reservation by its text, as [`Reservation::release`] does. Releasing again changes nothing.
+    pub async fn release(&self, reservation: &str) -> Result<Settlement, TrypemaError> {
+        self.settle_at(&Outstanding::read(reservation)?, SettleCosts::Nothing).await
+    }
+
+    /// Lets a reservation last for `ttl` from now on. Returns the time after which it expires: `ttl`, or the
+    /// `hold` of one of its concurrency rules if that is shorter. `None` if it is no longer outstanding.
+    pub async fn renew(&self, reservation: &str, ttl: Duration) -> Result<Option<Duration>, TrypemaError> {
+        valid_ttl(ttl)?;
+        self.renew_at(&Outstanding::read(reservation)?, ttl).await
+    }
+
+    /// Returns the reservations that a counter holds, in the order in which they were made; `None` if the
+    /// name belongs to no rule. No failure policy applies: a failure of the store is an `Err`.
+    pub async fn holders(&self, key: &str) -> Result<Option<Vec<Holder>>, TrypemaError> {
+        let set = self.set.load_full();
+        let Some(rule) = set.rule_of_counter(key) else { return Ok(None) };
+        let provider = self.provider();
+        let check = Check::new(key, rule.limit_of(key), 0);
+        let held = provider.holders(check, provider.deadline()).wait().await?;
+        Ok(Some(held.iter().map(holder).collect()))
+    }
+
+    /// Gives back the units of one reservation at one counter, for an administrator. The reservation stays as
+    /// it is at its other counters. `None` if the name belongs to no rule.
+    pub async fn release_holder(&self, key: &str, id: &str) -> Result<Option<bool>, TrypemaError> {
+        let id = id_of(id)
+            .ok_or(TrypemaError::InvalidReservation { reason: "an id has 32 hexadecimal digits" })?;
+        if self.set.load().rule_of_counter(key).is_none() {
+            return Ok(None);
+        }
+        let one = Outstanding { id, keys: vec![key.to_owned()] };
+        let settlement = self.settle_at(&one, SettleCosts::Nothing).await?;
+        match settlement.rules.into_iter().next().map(|rule| rule.status) {
+            Some(SettledStatus::Failed(error)) => Err(error),
+            status => Ok(Some(matches!(status, Some(SettledStatus::Settled { .. })))),
+        }
+    }
+
+    async fn reserve_once(
+        &self,
+        request: &Request<'_>,
+        ttl: Duration,
+        name: ReservationName,
+    ) -> Result<NewReservation, TrypemaError> {
+        let mut plan = Plan::for_reservation(self.set.load_full(), request)?;
+        let ttl = plan.shortest_hold().map_or(ttl, |hold| hold.min(ttl));
+        let (decisions, parts) = self.reserve_plan(&plan, ttl, name).await?;
+        plan.decide(&decisions.outcomes, &decisions.decisions);
+        self.report(&plan.verdict);
+        let keys: Vec<String> =
+            parts.keys.iter().map(|outcome| plan.verdict.key(*outcome).to_owned()).collect();
+        let outstanding = Outstanding { id: name.id, keys };
+        let is_allowed = plan.verdict.is_allowed();
+        if !is_allowed && !outstanding.keys.is_empty() {
+            // Log-only rules reserve for themselves, and there will be no request to settle. If this fails,
+            // their units stay counted until they expire.
+            self.settle_at(&outstanding, SettleCosts::Nothing).await?;
+        }
+        Ok(NewReservation {
+            verdict: plan.verdict,
+            outstanding: is_allowed.then_some(outstanding),
+            expires_in: parts.expires_in.unwrap_or(ttl),
+            is_repeated: parts.is_repeated,
+        })
+    }
+
+    /// Reserves the checks of a plan: those of enforced rules all or nothing, all others each on its own.
+    async fn reserve_plan(
+        &self,
+        plan: &Plan,
+        ttl: Duration,
+        name: ReservationName,
+    ) -> Result<(PlanDecisions, ReservedParts), TrypemaError> {
+        let (provider, enforced, log_only) =
+            (self.provider(), plan.enforced_checks(), plan.log_only_checks());
+        let deadline = provider.deadline();
+        let policy_of = plan.policy_of(&enforced.outcomes);
+        let if_unreachable = failure_policy::if_unreachable(provider, &enforced.checks, &policy_of);
+        let take = TakeRequest {
+            checks: &enforced.checks,
+            independent: &log_only.checks,
+            if_unreachable: &if_unreachable,
+            receipts: Receipts::Unwanted,
+            deadline,
+        };
+        let request = ReserveRequest { take, name, ttl };
+        let response = provider.reserve(request).wait().await?;
+        let response = failure_policy::after_reserve(provider, request, response, &policy_of).await?;
+        drop(policy_of);
+        let (response, reserved) = response.split_receipts::<AnyReceipt>();
+        let mut parts = ReservedParts::of(&enforced.outcomes, &reserved);
+        parts.add_independent(&log_only.outcomes, &response.independent);
+        let mut decisions = PlanDecisions::from_take(enforced, log_only, response);
+        let named = CandidateRequest { name, ttl, deadline };
+        self.reserve_candidates(plan, named, &mut decisions, &mut parts).await;
+        Ok((decisions, parts))
+    }
+
+    /// Reserves the candidates, each as if it replaced its live rule.
+    async fn reserve_candidates(
+        &self,
+        plan: &Plan,
+        request: CandidateRequest,
+        decisions: &mut PlanDecisions,
+        parts: &mut ReservedParts,
+    ) {
+        let candidates = plan.candidate_records(decisions);
+        let (provider, CandidateRequest { name, ttl, deadline }) = (self.provider(), request);
+        for (record, outcome) in candidates.records.iter().zip(&candidates.outcomes) {
+            let outcome = vec![*outcome];
+            if record.mode == RecordMode::Take {
+                let independent = std::slice::from_ref(&record.check);
+                let (checks, if_unreachable, receipts) = (&[], &[], Receipts::Unwanted);
+                let take = TakeRequest { checks, independent, if_unreachable, receipts, deadline };
+                let reserved = provider.reserve(ReserveRequest { take, name, ttl }).wait().await;
+                let Ok(response) = reserved else { continue };
+                parts.add_independent(&outcome, &response.independent);
+                decisions.add(outcome, response.independent);
+            } else if !matches!(record.check.limit, Limit::Concurrency(_)) {
+                let records = std::slice::from_ref(record);
+                decisions.add(outcome, provider.record_all(records, deadline).wait().await);
+            }
+        }
+    }
+
+    /// Reserves, and waits while the request is denied and may be allowed soon.
+    async fn reserve_patiently(
+        &self,
+        request: &Request<'_>,
+        options: &ReserveOptions,
+        name: ReservationName,
+    ) -> Result<NewReservation, TrypemaError> {
+        let clock = self.limiter.local().clock();
+        let deadline = clock.now() + options.patience;
+        let first_key = Plan::for_reservation(self.set.load_full(), request)?.first_slot_key();
+        let is_crowded = first_key.as_deref().is_some_and(|key| self.waiters.is_waiting(key.as_bytes()));
+        let mut denied = None;
+        if !is_crowded {
+            let new = self.reserve_once(request, options.ttl, name).await?;
+            if !is_worth_waiting(&new.verdict, clock.now(), deadline) {
+                return Ok(new);
+            }
+            denied = Some(new);
+        }
+        let key = denied.as_ref().and_then(|new| denying_key(&new.verdict)).or(first_key).unwrap_or_default();
+        let Ok(position) = self.waiters.join(key.as_bytes()) else {
+            // Too many callers wait already.
+            return match denied {
+                Some(denied) => Ok(denied),
+                None => self.reserve_once(request, options.ttl, name).await,
+            };
+        };
+        let turn = poll_fn(|context| position.poll_turn(context));
+        if with_timeout(turn, Sleep::until(clock, deadline)).await.is_none() {
+            return match denied {
+                Some(denied) => Ok(denied),
+                None => self.reserve_once(request, options.ttl, name).await,
+            };
+        }
+        loop {
+            if let Some(denied) = &denied {
+                let retry_at = self.retry_at(&denied.verdict, clock.now()).min(deadline);
+                let woken = poll_fn(|context| position.poll_woken(context));
+                with_timeout(woken, Sleep::until(clock, retry_at)).await;
+            }
+            let new = self.reserve_once(request, options.ttl, name).await?;
+            if !is_worth_waiting(&new.verdict, clock.now(), deadline) {
+                return Ok(new);
+            }
+            denied = Some(new);
+        }
+    }
+
+    /// Returns the time of the next try after a denial.
+    fn retry_at(&self, verdict: &Verdict, now: Timestamp) -> Timestamp {
+        let wait = verdict.retry_after().unwrap_or_default();
+        match self.provider().is_immediate() {
+            true => now + wait,
+            false => now + wait + crate::jitter::below(POLL_JITTER.min(wait)),
+        }
+    }
+
+    /// Returns the means to settle a reservation when it is dropped.
+    fn spawner(&self) -> Spawner {
+        #[cfg(feature = "_redis")]
+        if !self.provider().is_immediate() {
+            return Spawner::Runtime(crate::redis::Runtime::current());
+        }
+        Spawner::Caller
+    }
+
+    /// Settles a reservation at each of its counters.
+    pub(in crate::rules) async fn settle_at(
+        &self,
+        outstanding: &Outstanding,
+        costs: SettleCosts<'_>,
+    ) -> Result<Settlement, TrypemaError> {
+        let set = self.set.load_full();
+        let counters = outstanding.counters(&set);
+        let settlements: Vec<SettleRequest<'_>> =
+            counters.iter().flatten().map(|counter| counter.settlement(outstanding.id, costs)).collect();
+        let provider = self.provider();
+        let results = provider.settle_all(&settlements, provider.deadline()).wait().await;
+        for (settlement, result) in settlements.iter().zip(&results) {
+            if result.as_ref().is_ok_and(|settled| settled.refunded > 0) {
+                self.waiters.wake_first(settlement.check.key.as_bytes());
+            }
+        }
+        let mut results = results.into_iter();
+        let rules = outstanding.keys.iter().zip(counters).map(|(key, counter)| match counter {
+            Some(counter) => counter.settled(results.next().unwrap_or_else(|| Ok(SettledCheck::default()))),
+            None => SettledRule {
+                rule: key.split('|').next().unwrap_or_default().to_owned(),
+                key: key.clone(),
+                unit: String::new(),
+                status: SettledStatus::RuleRemoved,
+            },
+        });
+        Ok(Settlement { rules: rules.collect() })
+    }
+
+    /// Settles a reservation whose holder is gone: at once if the counters are in this process, otherwise in a
+    /// task. Outside of an async runtime, the reservation stays outstanding until it expires.
+    pub(in crate::rules) fn settle_in_background(
+        self: &Arc<Self>,
+        outstanding: Outstanding,
+        costs: SettleCosts<'static>,
+        spawner: &Spawner,
+    ) {
+        let engine = Arc::clone(self);
+        let settle = async move {
+            // The observer reports failures. What cannot be settled expires.
+            let _ = engine.settle_at(&outstanding, costs).await;
+        };
+        spawner.run(settle);
+    }
+
+    pub(in crate::rules) async fn renew_at(
+        &self,
+        outstanding: &Outstanding,
+        ttl: Duration,
+    ) -> Result<Option<Duration>, TrypemaError> {
+        let set = self.set.load_full();
+        let counters = outstanding.counters(&set);
+        let holds = counters.iter().flatten().filter_map(|counter| counter.hold());
+        let ttl = holds.min().map_or(ttl, |hold| hold.min(ttl));
+        let renewals: Vec<RenewRequest<'_>> = counters
+            .iter()
+            .flatten()
+            .map(|counter| RenewRequest { check: counter.check(0), id: outstanding.id, ttl })
+            .collect();
+        let provider = self.provider();
+        let renewed = provider.renew_all(&renewals, provider.deadline()).wait().await;
+        let renewed: Vec<Option<Duration>> = renewed.into_iter().collect::<Result<_, _>>()?;
+        Ok(renewed.into_iter().flatten().min())
+    }
+
+    /// Fails if the rules do not declare one of the units.
+    pub(in crate::rules) fn validate_costs(&self, costs: &[(&str, u64)]) -> Result<(), TrypemaError> {
+        self.set.load().validate(&Request::new(&[]).with_costs(costs))
+    }
+}
+
+/// Runs the work that follows the drop of a reservation.
+#[derive(Debug)]
+pub(in crate::rules) enum Spawner {
+    /// The counters are in this process: the work never waits.
+    Caller,
+    /// The runtime in which the reservation was made, for callers that drop it outside of one.
+    #[cfg(feature = "_redis")]
+    Runtime(crate::redis::Runtime),
+}
+
+impl Spawner {
+    fn run(&self, task: impl Future<Output = ()> + Send + 'static) {
+        match self {
+            Self::Caller => {
+                let mut context = Context::from_waker(Waker::noop());
+                let is_done = pin!(task).poll(&mut context);
+                debug_assert!(is_done == Poll::Ready(()), "counters in this process never wait");
+            }
+            #[cfg(feature = "_redis")]
+            Self::Runtime(runtime) => runtime.spawn(task),
+        }
+    }
+}
+
+/// The part of a request that each candidate needs.
+#[derive(Debug, Clone, Copy)]
+struct CandidateRequest {
+    name: ReservationName,
+    ttl: Duration,
+    deadline: Deadline,
+}
+
+/// The parts of a plan that were reserved.
+#[derive(Debug, Default)]
+struct ReservedParts {
+    /// The indexes of their outcomes.
+    keys: Vec<usize>,
+    /// The shortest time after which one of them expires.
+    expires_in: Option<Duration>,
+    /// Whether an earlier request made all of them.
+    is_repeated: bool,
+}
+
+impl ReservedParts {
+    fn of(outcomes: &[usize], reserved: &[Option<ReservedCheck>]) -> Self {
+        let made = || outcomes.iter().zip(reserved).filter_map(|(outcome, part)| Some((*outcome, (*part)?)));
+        Self {
+            keys: made().map(|(outcome, _)| outcome).collect(),
+            expires_in: made().map(|(_, part)| part.expires_in).min(),
+            is_repeated: made().next().is_some() && made().all(|(_, part)| part.is_known),
+        }
+    }
+
+    fn add_independent(&mut self, outcomes: &[usize], results: &[CheckResult]) {
+        let is_reserved = |result: &CheckResult| {
+            result.as_ref().is_ok_and(|decision| decision.is_allowed() && !decision.is_substitute())
+        };
+        let reserved = outcomes.iter().zip(results).filter(|(_, result)| is_reserved(result));
+        self.keys.extend(reserved.map(|(outcome, _)| *outcome));
+    }
+}
+
+/// A counter of a reservation, with its rule.
+struct ReservedCounter<'r> {
+    rule: &'r CompiledRule,
+    key: &'r str,
+}
+
+impl<'r> ReservedCounter<'r> {
+    fn check(&self, cost: u64) -> Check<'r> {
+        Check::new(self.key, self.rule.limit_of(self.key), cost)
+    }
+
+    fn unit(&self) -> &'r str {
+        self.rule.rule.unit.as_deref().unwrap_or(REQUESTS)
+    }
+
+    fn hold(&self) -> Option<Duration> {
+        match self.rule.limit_of(self.key) {
+            Limit::Concurrency(limit) => Some(limit.hold()),
+            _ => None,
+        }
+    }
+
+    fn settlement(&self, id: ReservationId, costs: SettleCosts<'_>) -> SettleRequest<'r> {
+        let cost = costs.cost_of(self.unit());
+        SettleRequest { check: self.check(cost.unwrap_or(0)), id, keeps_estimate: cost.is_none() }
+    }
+
+    fn settled(&self, result: SettleResult) -> SettledRule {
+        let status = match result {
+            Err(error) => SettledStatus::Failed(error),
+            Ok(SettledCheck { status: SettleStatus::Settled, reserved, counted, refunded, .. }) => {
+                SettledStatus::Settled { reserved, counted, refunded }
+            }
+            Ok(SettledCheck { status: SettleStatus::SettledBefore, .. }) => SettledStatus::SettledBefore,
+            Ok(SettledCheck { status: SettleStatus::Unknown, .. }) => SettledStatus::NotOutstanding,
+        };
+        let (rule, key, unit) = (self.rule.rule.id.clone(), self.key.to_owned(), self.unit().to_owned());
+        SettledRule { rule, key, unit, status }
+    }
+}
+
+impl Outstanding {
+    /// Returns the counters, in the order of their names; `None` where no rule has the counter.
+    fn counters<'r>(&'r self, set: &'r RuleSet) -> Vec<Option<ReservedCounter<'r>>> {
+        let counter = |key: &'r String| Some(ReservedCounter { rule: set.rule_of_counter(key)?, key });
+        self.keys.iter().map(counter).collect()
+    }
+}
+
+/// Whether a denial may be over before the deadline. A slot may be released at any time, so its denial always
+/// may.
+fn is_worth_waiting(verdict: &Verdict, now: Timestamp, deadline: Timestamp) -> bool {
+    if verdict.is_allowed() || verdict.is_blocked() || now >= deadline {
+        return false;
+    }
+    let is_slot = |limit: &Limit| matches!(limit, Limit::Concurrency(_));
+    let mut denying = verdict.rules().filter(|rule| rule.is_denying()).peekable();
+    denying.peek().is_some()
+        && denying.all(|rule| match rule.decision.retry_after() {
+            None => false,
+            Some(wait) => is_slot(rule.limit) || now + wait <= deadline,
+        })
+}
+
+fn denying_key(verdict: &Verdict) -> Option<String> {
+    verdict.decided_by().map(|rule| rule.key.to_owned())
+}
+
+fn holder(held: &HeldReservation) -> Holder {
+    Holder {
+        id: held.id.0.iter().map(|byte| format!("{byte:02x}")).collect(),
+        units: held.units,
+        age: held.age,
+        expires_in: held.expires_in,
+    }
+}
+
+/// Reads an id as [`holder`] writes it.
+fn id_of(text: &str) -> Option<ReservationId> {
+    let mut id = [0; 16];
+    if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    for (index, byte) in id.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(text.get(2 * index..2 * index + 2)?, 16).ok()?;
+    }
+    Some(ReservationId(id)).filter(|id| *id != ReservationId::ANONYMOUS)
+}

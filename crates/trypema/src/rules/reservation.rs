@@ -1,0 +1,297 @@
+//! Reservations: a request takes the units that it may need, and later says how many it really spent.
+
+mod name;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(super) use name::Outstanding;
+use name::name_of;
+
+use super::engine::{Engine, Spawner};
+use super::request::Request;
+use super::verdict::Verdict;
+use crate::error::TrypemaError;
+use crate::reservation::ReservationName;
+use crate::strategy::reservations::MAX_HOLD;
+
+/// The longest id that a caller can choose, in bytes.
+const MAX_ID_BYTES: usize = 128;
+
+/// The options of a reservation.
+///
+/// ```
+/// use std::time::Duration;
+/// use trypema::rules::{OnDrop, ReserveOptions};
+///
+/// let options = ReserveOptions::new(Duration::from_secs(120))?.with_id("9f1c2a")?.on_drop(OnDrop::Release);
+/// # let _ = options;
+/// # Ok::<(), trypema::TrypemaError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct ReserveOptions {
+    pub(super) ttl: Duration,
+    id: Option<String>,
+    pub(super) on_drop: OnDrop,
+    pub(super) patience: Duration,
+}
+
+/// The effect of dropping a [`Reservation`] that was neither settled nor released.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnDrop {
+    /// The estimate counts as spent, and slots of concurrency rules are released.
+    #[default]
+    Settle,
+    /// Everything is given back, as if the request had never been made.
+    Release,
+    /// Nothing happens: the estimate stays counted, and slots are held until the reservation expires.
+    Keep,
+}
+
+impl ReserveOptions {
+    /// Returns the options of a reservation that lasts for `ttl`, at most one hour, unless it is renewed.
+    /// Concurrency rules shorten it to their `hold`.
+    pub fn new(ttl: Duration) -> Result<Self, TrypemaError> {
+        valid_ttl(ttl)?;
+        Ok(Self { ttl, id: None, on_drop: OnDrop::default(), patience: Duration::ZERO })
+    }
+
+    /// Returns the same options with an id that the caller chose, of 1 to 128 bytes. Until the reservation
+    /// expires, a request with the same id, attributes and costs returns the same reservation and spends
+    /// nothing. A request with the same id and others fails, if it uses one of the same counters.
+    ///
+    /// Whoever knows the id can settle the reservation. Choose ids that others cannot guess, such as UUIDs.
+    pub fn with_id(self, id: impl Into<String>) -> Result<Self, TrypemaError> {
+        let id = id.into();
+        if id.is_empty() || id.len() > MAX_ID_BYTES {
+            let reason = "an id has 1 to 128 bytes";
+            return Err(TrypemaError::InvalidReservation { reason });
+        }
+        Ok(Self { id: Some(id), ..self })
+    }
+
+    /// Returns the same options with another effect of dropping the reservation.
+    #[must_use]
+    pub fn on_drop(self, on_drop: OnDrop) -> Self {
+        Self { on_drop, ..self }
+    }
+
+    /// Returns the same options for a caller that waits up to `patience` for a denied reservation to fit. The
+    /// waiters of a counter are served in the order of their arrival. A release in this process wakes the
+    /// first of them; releases in other processes are noticed within a second.
+    #[must_use]
+    pub fn waiting(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+
+    pub(super) fn name(&self, request: &Request<'_>) -> ReservationName {
+        name_of(self.id.as_deref(), request)
+    }
+}
+
+pub(super) fn valid_ttl(ttl: Duration) -> Result<(), TrypemaError> {
+    match ttl.is_zero() || ttl > MAX_HOLD {
+        true => Err(TrypemaError::InvalidHold { given: ttl, max: MAX_HOLD }),
+        false => Ok(()),
+    }
+}
+
+/// The units that a request has reserved, or the verdict that denied it. Created by
+/// [`Engine::reserve`](super::Engine::reserve).
+///
+/// Settle it with what the request really cost, or release it. If it is dropped, the [`OnDrop`] of its
+/// options applies.
+#[derive(Debug)]
+pub struct Reservation {
+    engine: Arc<Engine>,
+    verdict: Verdict,
+    /// `None` if the request was denied, or if the reservation has been settled.
+    outstanding: Option<Outstanding>,
+    expires_in: Duration,
+    is_repeated: bool,
+    on_drop: OnDrop,
+    spawner: Spawner,
+}
+
+/// A reservation that was just made.
+pub(super) struct NewReservation {
+    pub(super) verdict: Verdict,
+    pub(super) outstanding: Option<Outstanding>,
+    pub(super) expires_in: Duration,
+    pub(super) is_repeated: bool,
+}
+
+impl Reservation {
+    pub(super) fn new(engine: Arc<Engine>, new: NewReservation, on_drop: OnDrop, spawner: Spawner) -> Self {
+        let NewReservation { verdict, outstanding, expires_in, is_repeated } = new;
+        Self { engine, verdict, outstanding, expires_in, is_repeated, on_drop, spawner }
+    }
+
+    /// Returns the verdict on the request.
+    pub fn verdict(&self) -> &Verdict {
+        &self.verdict
+    }
+
+    /// Whether the units are reserved.
+    pub fn is_allowed(&self) -> bool {
+        self.verdict.is_allowed()
+    }
+
+    /// Returns the text by which any server of the same store can settle, release or renew the reservation.
+    /// `None` if the request was denied.
+    pub fn text(&self) -> Option<String> {
+        self.outstanding.as_ref().map(Outstanding::text)
+    }
+
+    /// Returns the time after which the reservation expires, counted from when it was made or last renewed.
+    pub fn expires_in(&self) -> Duration {
+        self.expires_in
+    }
+
+    /// Whether an earlier request with the same id made this reservation. Nothing was spent again.
+    pub fn is_repeated(&self) -> bool {
+        self.is_repeated
+    }
+
+    /// Settles the reservation at what the request really cost. Unspent units are refunded where they were
+    /// taken, if they still count there. Units beyond the estimate are counted, even if they do not fit.
+    ///
+    /// A unit that `costs` does not name keeps its estimate. If several counters count the same unit, its cost
+    /// applies to each of them. Slots of concurrency rules are released.
+    pub async fn settle(mut self, costs: &[(&str, u64)]) -> Result<Settlement, TrypemaError> {
+        // An invalid cost leaves the reservation as it is, and `on_drop` applies.
+        self.engine.validate_costs(costs)?;
+        match self.outstanding.take() {
+            Some(outstanding) => self.engine.settle_at(&outstanding, SettleCosts::Units(costs)).await,
+            None => Ok(Settlement::default()),
+        }
+    }
+
+    /// Gives back everything, as if the request had never been made.
+    pub async fn release(mut self) -> Result<Settlement, TrypemaError> {
+        match self.outstanding.take() {
+            Some(outstanding) => self.engine.settle_at(&outstanding, SettleCosts::Nothing).await,
+            None => Ok(Settlement::default()),
+        }
+    }
+
+    /// Lets the reservation last for `ttl` from now on. Returns whether it is still outstanding at one of its
+    /// counters.
+    pub async fn renew(&mut self, ttl: Duration) -> Result<bool, TrypemaError> {
+        valid_ttl(ttl)?;
+        let Some(outstanding) = &self.outstanding else { return Ok(false) };
+        let renewed = self.engine.renew_at(outstanding, ttl).await?;
+        self.expires_in = renewed.unwrap_or(self.expires_in);
+        Ok(renewed.is_some())
+    }
+
+    /// Returns the text of the reservation, which stays outstanding: somebody else will settle it.
+    pub fn into_text(mut self) -> Option<String> {
+        self.outstanding.take().map(|outstanding| outstanding.text())
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let Some(outstanding) = self.outstanding.take() else { return };
+        match self.on_drop {
+            OnDrop::Settle => {
+                self.engine.settle_in_background(outstanding, SettleCosts::Estimate, &self.spawner)
+            }
+            OnDrop::Release => {
+                self.engine.settle_in_background(outstanding, SettleCosts::Nothing, &self.spawner)
+            }
+            OnDrop::Keep => {}
+        }
+    }
+}
+
+/// The units that a reservation is settled at.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum SettleCosts<'a> {
+    /// Those that were reserved.
+    Estimate,
+    /// None.
+    Nothing,
+    /// These; the estimate of all other units.
+    Units(&'a [(&'a str, u64)]),
+}
+
+impl SettleCosts<'_> {
+    /// Returns the cost in a unit; `None` for the estimate.
+    pub(super) fn cost_of(self, unit: &str) -> Option<u64> {
+        match self {
+            Self::Estimate => None,
+            Self::Nothing => Some(0),
+            Self::Units(costs) => costs.iter().find(|(named, _)| *named == unit).map(|(_, cost)| *cost),
+        }
+    }
+}
+
+/// The result of settling, releasing or renewing a reservation, counter by counter.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Settlement {
+    /// The counters of the reservation.
+    pub rules: Vec<SettledRule>,
+}
+
+impl Settlement {
+    /// Whether this call settled the reservation: no counter failed, and no counter had settled it before or
+    /// did not know it. True for a reservation that no rule applied to.
+    pub fn is_complete(&self) -> bool {
+        self.rules.iter().all(|rule| matches!(rule.status, SettledStatus::Settled { .. }))
+    }
+}
+
+/// The result at one counter of a reservation.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct SettledRule {
+    /// The id of the rule.
+    pub rule: String,
+    /// The name of the counter.
+    pub key: String,
+    /// The unit that the rule counts. Empty if the rule is gone.
+    pub unit: String,
+    /// The result.
+    pub status: SettledStatus,
+}
+
+/// The result at one counter of a reservation.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum SettledStatus {
+    /// The counter is settled.
+    Settled {
+        /// The units that were reserved.
+        reserved: u64,
+        /// The units that were really spent.
+        counted: u64,
+        /// The reserved units that are free again: fewer than were not spent if some no longer counted.
+        refunded: u64,
+    },
+    /// The reservation was settled or released before. This is only remembered if the caller chose its id.
+    SettledBefore,
+    /// The counter does not know the reservation: it expired, or was settled or released before, or was never
+    /// made.
+    NotOutstanding,
+    /// No rule has this counter any more.
+    RuleRemoved,
+    /// The store failed. Repeat the call: what was settled by it is not settled again.
+    Failed(TrypemaError),
+}
+
+/// A reservation that a counter holds. Returned by [`Engine::holders`](super::Engine::holders).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Holder {
+    /// The id, as 32 hexadecimal digits.
+    pub id: String,
+    /// The reserved units.
+    pub units: u64,
+    /// The time since the units were recorded.
+    pub age: Duration,
+    /// The time after which the reservation expires.
+    pub expires_in: Duration,
+}

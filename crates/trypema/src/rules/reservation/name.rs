@@ -1,0 +1,164 @@
+//! The id of a reservation, and its text: the id and the names of its counters.
+//!
+//! The text needs no signature: whoever makes one up has to guess 128 bits, or the counters do not know it.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use sha2::{Digest, Sha256};
+
+use crate::error::TrypemaError;
+use crate::reservation::ReservationName;
+use crate::rules::request::{AttributeSet, REQUESTS, Request};
+use crate::strategy::reservations::ReservationId;
+
+/// The start of every text, with the number of its format.
+const PREFIX: &str = "r1.";
+
+/// The longest text that is read: more than 64 counters with long names need.
+const MAX_TEXT_BYTES: usize = 64 * 1_024;
+
+/// A reservation that has not been settled: its id and the names of its counters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::rules) struct Outstanding {
+    pub(in crate::rules) id: ReservationId,
+    pub(in crate::rules) keys: Vec<String>,
+}
+
+impl Outstanding {
+    /// Returns the text, from which any server reads the reservation again.
+    pub(in crate::rules) fn text(&self) -> String {
+        let mut bytes = self.id.0.to_vec();
+        for key in &self.keys {
+            // The name of a counter is far shorter than 65,536 bytes.
+            bytes.extend_from_slice(&(key.len() as u16).to_le_bytes());
+            bytes.extend_from_slice(key.as_bytes());
+        }
+        format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes))
+    }
+
+    pub(in crate::rules) fn read(text: &str) -> Result<Self, TrypemaError> {
+        let invalid = |reason| TrypemaError::InvalidReservation { reason };
+        if text.len() > MAX_TEXT_BYTES {
+            return Err(invalid("the text is longer than any reservation"));
+        }
+        let encoded = text.strip_prefix(PREFIX).ok_or(invalid("the text does not begin with `r1.`"))?;
+        let bytes = URL_SAFE_NO_PAD.decode(encoded).map_err(|_| invalid("the text is damaged"))?;
+        let (id, mut rest) = bytes.split_first_chunk::<16>().ok_or(invalid("the text is too short"))?;
+        let id = ReservationId(*id);
+        if id == ReservationId::ANONYMOUS {
+            return Err(invalid("the text is damaged"));
+        }
+        let mut keys = Vec::new();
+        while !rest.is_empty() {
+            let damaged = invalid("the text is damaged");
+            let (length, after) = rest.split_first_chunk::<2>().ok_or(damaged.clone())?;
+            let length = usize::from(u16::from_le_bytes(*length));
+            let (key, after) = after.split_at_checked(length).ok_or(damaged.clone())?;
+            keys.push(String::from_utf8(key.to_vec()).map_err(|_| damaged)?);
+            rest = after;
+        }
+        Ok(Self { id, keys })
+    }
+}
+
+/// Returns the name of a reservation: by the id that the caller chose, or a random one.
+pub(super) fn name_of(chosen: Option<&str>, request: &Request<'_>) -> ReservationName {
+    match chosen {
+        Some(chosen) => {
+            let digest = Sha256::new_with_prefix("trypema reservation\0").chain_update(chosen).finalize();
+            let id = ReservationId::chosen(first_bytes(&digest));
+            ReservationName { id, request: digest_of(request) }
+        }
+        None => ReservationName { id: random_id(), request: 0 },
+    }
+}
+
+/// Returns 128 bits that nobody outside of this process can guess. The standard library keys its hashes with
+/// random numbers of the operating system, so a hash of a counter is as good as a random number.
+fn random_id() -> ReservationId {
+    static KEYS: OnceLock<[RandomState; 2]> = OnceLock::new();
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let keys = KEYS.get_or_init(|| [RandomState::new(), RandomState::new()]);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let mut bits = [0; 16];
+    for (half, key) in bits.chunks_exact_mut(8).zip(keys) {
+        half.copy_from_slice(&key.hash_one(count).to_le_bytes());
+    }
+    ReservationId::random(bits)
+}
+
+/// Returns a digest of the attributes and costs of a request. Their order does not matter.
+fn digest_of(request: &Request<'_>) -> u64 {
+    let mut digest = Sha256::new();
+    let mut add = |text: &str| {
+        digest.update((text.len() as u64).to_le_bytes());
+        digest.update(text);
+    };
+    for set in request.sets() {
+        let mut attributes = set.attributes().to_vec();
+        attributes.sort_unstable();
+        let mut costs = costs_of(set);
+        costs.sort_unstable();
+        add(&format!("{} {}", attributes.len(), costs.len()));
+        attributes.iter().for_each(|(name, value)| [*name, *value].into_iter().for_each(&mut add));
+        costs.iter().for_each(|(unit, cost)| [*unit, cost.as_str()].into_iter().for_each(&mut add));
+    }
+    u64::from_le_bytes(first_bytes(&digest.finalize()))
+}
+
+fn costs_of<'a>(set: &AttributeSet<'a>) -> Vec<(&'a str, String)> {
+    let units = set.named_units().chain([REQUESTS]);
+    units.filter_map(|unit| Some((unit, set.cost_of(unit)?.to_string()))).collect()
+}
+
+fn first_bytes<const N: usize>(digest: &[u8]) -> [u8; N] {
+    let mut first = [0; N];
+    first.iter_mut().zip(digest).for_each(|(byte, of_digest)| *byte = *of_digest);
+    first
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_names_its_id_and_counters() {
+        let keys = ["all", "per-user|user=ann", "", "é|x=\u{0}"].map(str::to_owned).to_vec();
+        let made = Outstanding { id: ReservationId::random([7; 16]), keys };
+        assert_eq!(Outstanding::read(&made.text()).unwrap(), made);
+    }
+
+    #[test]
+    fn other_texts_are_refused() {
+        let zeros = format!("r1.{}", URL_SAFE_NO_PAD.encode([0; 16]));
+        let cut = format!("r1.{}", URL_SAFE_NO_PAD.encode([[1; 16].as_slice(), &[9, 0, 65]].concat()));
+        let long = format!("r1.{}", "A".repeat(MAX_TEXT_BYTES));
+        for text in ["", "r1.", "r2.AAAA", "r1.AAAA", "r1.%%%", "x", &zeros, &cut, &long] {
+            assert!(Outstanding::read(text).is_err(), "{text:.40}");
+        }
+    }
+
+    #[test]
+    fn a_chosen_id_depends_on_nothing_else() {
+        let (one, other) = ([("user", "ann"), ("plan", "free")], [("plan", "free"), ("user", "ann")]);
+        let costs = [("tokens", 5)];
+        let name = |attributes, costs| name_of(Some("id"), &Request::new(attributes).with_costs(costs));
+        assert_eq!(name(&one, &costs), name(&other, &costs));
+        assert_eq!(name(&one, &costs).id, name(&one, &[]).id);
+        assert_ne!(name(&one, &costs).request, name(&one, &[]).request);
+        assert_ne!(name(&one, &costs).request, name(&[("user", "bob")], &costs).request);
+        assert!(name(&one, &costs).id.is_chosen());
+    }
+
+    #[test]
+    fn random_ids_differ_and_are_not_chosen() {
+        let request = Request::new(&[]);
+        let ids: std::collections::HashSet<_> = (0..10_000).map(|_| name_of(None, &request).id).collect();
+        assert_eq!(ids.len(), 10_000);
+        assert!(ids.iter().all(|id| !id.is_chosen()));
+    }
+}

@@ -1,0 +1,189 @@
+//! The verbs, one after the other.
+
+use std::time::Duration;
+
+use trypema::TrypemaError;
+use trypema::rules::{OnDrop, Request, SettledStatus, Settlement};
+use trypema_testkit::blocking::wait_for;
+
+use super::{a_minute, on_every_provider};
+
+const TOKENS: &str = "
+units: [tokens]
+rules:
+  - {id: tokens, scope: user, unit: tokens, strategy: {absolute: {limit: 1000, window: 1h}}}
+  - {id: bucket, scope: user, unit: tokens, strategy: {token_bucket: {limit: 1000, window: 1h}}}
+  - {id: fixed, scope: global, unit: tokens, strategy: {fixed_window: {limit: 1000, window: 1h}}}
+  - {id: sliding, scope: user, unit: tokens, strategy: {sliding_window: {limit: 1000, window: 1h}}}
+  - {id: requests, scope: user, strategy: {suppressed: {limit: 10, window: 1h}}}
+";
+
+const OF_TOKENS: [&str; 4] = ["tokens", "bucket", "fixed", "sliding"];
+
+/// Returns what each counter says of its settlement: reserved, counted, refunded.
+fn told(settlement: &Settlement) -> Vec<(&str, Option<(u64, u64, u64)>)> {
+    let told = |status: &SettledStatus| match status {
+        SettledStatus::Settled { reserved, counted, refunded } => Some((*reserved, *counted, *refunded)),
+        _ => None,
+    };
+    let mut rules: Vec<_> =
+        settlement.rules.iter().map(|rule| (rule.rule.as_str(), told(&rule.status))).collect();
+    rules.sort_unstable();
+    rules
+}
+
+#[test]
+fn unspent_units_are_refunded_where_they_were_taken() {
+    on_every_provider(TOKENS, |scene| {
+        let reservation = scene.reserve("ann", 800);
+        assert!(reservation.is_allowed(), "{}", scene.provider);
+        assert_eq!(reservation.expires_in(), Duration::from_secs(60));
+        let denied = scene.reserve("ann", 300);
+        assert!(!denied.is_allowed() && denied.text().is_none());
+        assert!(OF_TOKENS.iter().all(|rule| scene.left_of(rule, "ann") == 200), "{:?}", scene.left("ann"));
+        assert_eq!(scene.left_of("requests", "ann"), 9);
+
+        let text = reservation.into_text().unwrap();
+        let settled = scene.settle(&text, 150);
+        assert!(settled.is_complete());
+        let expected = Some((800, 150, 650));
+        assert_eq!(
+            told(&settled),
+            [
+                ("bucket", expected),
+                ("fixed", expected),
+                ("requests", Some((1, 1, 0))),
+                ("sliding", expected),
+                ("tokens", expected)
+            ],
+            "{}",
+            scene.provider
+        );
+        assert!(OF_TOKENS.iter().all(|rule| scene.left_of(rule, "ann") == 850), "{:?}", scene.left("ann"));
+        assert_eq!(scene.left_of("requests", "ann"), 9, "the request keeps its estimate");
+
+        let again = scene.settle(&text, 10);
+        assert!(again.rules.iter().all(|rule| rule.status == SettledStatus::NotOutstanding));
+        let released = wait_for(scene.engine.release(&text)).unwrap();
+        assert!(!released.is_complete());
+        assert!(OF_TOKENS.iter().all(|rule| scene.left_of(rule, "ann") == 850), "{}", scene.provider);
+    });
+}
+
+#[test]
+fn units_beyond_the_estimate_are_counted() {
+    on_every_provider(TOKENS, |scene| {
+        let text = scene.reserve("ann", 900).into_text().unwrap();
+        let settled = scene.settle(&text, 1_300);
+        assert_eq!(told(&settled)[0], ("bucket", Some((900, 1_300, 0))), "{}", scene.provider);
+        let next = scene.reserve("ann", 1);
+        assert!(!next.is_allowed(), "{}: {:?}", scene.provider, scene.left("ann"));
+        // The bucket refills 1,000 tokens an hour, and owes 301.
+        let bucket = next.verdict().rules().find(|rule| rule.rule.id == "bucket").unwrap();
+        assert_eq!(
+            bucket.decision.retry_after().unwrap().as_secs(),
+            301 * 3_600 / 1_000,
+            "{}",
+            scene.provider
+        );
+    });
+}
+
+#[test]
+fn a_release_gives_everything_back() {
+    on_every_provider(TOKENS, |scene| {
+        let reservation = scene.reserve("ann", 1_000);
+        let released = wait_for(reservation.release()).unwrap();
+        assert!(released.is_complete());
+        assert!(OF_TOKENS.iter().all(|rule| scene.left_of(rule, "ann") == 1_000), "{}", scene.provider);
+        assert_eq!(scene.left_of("requests", "ann"), 10);
+    });
+}
+
+#[test]
+fn a_chosen_id_spends_once() {
+    on_every_provider(TOKENS, |scene| {
+        let options = a_minute().with_id("one").unwrap().on_drop(OnDrop::Keep);
+        let first = scene.reserve_with("ann", 700, &options);
+        let second = scene.reserve_with("ann", 700, &options);
+        assert!(first.is_allowed() && second.is_allowed(), "{}", scene.provider);
+        assert!(!first.is_repeated() && second.is_repeated());
+        assert_eq!(first.text(), second.text());
+        assert_eq!(scene.left_of("tokens", "ann"), 300, "{}", scene.provider);
+
+        let (attributes, costs) = ([("user", "ann")], [("tokens", 701)]);
+        let other = Request::new(&attributes).with_costs(&costs);
+        let conflict = wait_for(scene.engine.reserve(&other, &options)).unwrap_err();
+        assert_eq!(conflict, TrypemaError::ReservationConflict, "{}", scene.provider);
+        assert_eq!(scene.left_of("tokens", "ann"), 300, "{}", scene.provider);
+
+        wait_for(first.settle(&[("tokens", 100)])).unwrap();
+        let again = scene.settle(&second.text().unwrap(), 400);
+        assert!(again.rules.iter().all(|rule| rule.status == SettledStatus::SettledBefore), "{again:?}");
+        let third = scene.reserve_with("ann", 700, &options);
+        assert!(third.is_allowed() && third.is_repeated(), "{}", scene.provider);
+        assert_eq!(scene.left_of("tokens", "ann"), 900, "{}", scene.provider);
+
+        scene.clock.advance(Duration::from_secs(60));
+        let new = scene.reserve_with("ann", 700, &options);
+        assert!(new.is_allowed() && !new.is_repeated(), "{}", scene.provider);
+        assert_eq!(scene.left_of("tokens", "ann"), 200, "{}", scene.provider);
+    });
+}
+
+#[test]
+fn at_expiry_the_estimate_stays_counted() {
+    on_every_provider(TOKENS, |scene| {
+        let early = scene.reserve("ann", 100).into_text().unwrap();
+        let late = scene.reserve("ann", 200).into_text().unwrap();
+        let second = Duration::from_secs(1);
+        scene.clock.advance(60 * second - Duration::from_micros(1));
+        assert_eq!(wait_for(scene.engine.renew(&late, 30 * second)).unwrap(), Some(30 * second));
+        assert!(scene.settle(&early, 0).is_complete(), "{}", scene.provider);
+        scene.clock.advance(30 * second - Duration::from_micros(1));
+        assert_eq!(wait_for(scene.engine.renew(&late, second)).unwrap(), Some(second));
+        scene.clock.advance(second);
+        assert_eq!(wait_for(scene.engine.renew(&late, second)).unwrap(), None, "{}", scene.provider);
+        assert!(!scene.settle(&late, 0).is_complete());
+        assert_eq!(scene.left_of("tokens", "ann"), 800, "{}", scene.provider);
+    });
+}
+
+#[test]
+fn a_drop_does_as_configured() {
+    on_every_provider(TOKENS, |scene| {
+        let left_after = |user: &str, on_drop| {
+            let options = a_minute().on_drop(on_drop);
+            drop(scene.reserve_with(user, 10, &options));
+            let key = format!("tokens|user={user}");
+            // On Redis the drop is settled by a task.
+            let holders = || wait_for(scene.engine.holders(&key)).unwrap().unwrap().len();
+            while on_drop != OnDrop::Keep && holders() > 0 {
+                std::thread::yield_now();
+            }
+            (scene.left_of("tokens", user), holders())
+        };
+        assert_eq!(left_after("settle", OnDrop::Settle), (990, 0), "{}", scene.provider);
+        assert_eq!(left_after("release", OnDrop::Release), (1_000, 0), "{}", scene.provider);
+        assert_eq!(left_after("keep", OnDrop::Keep), (990, 1), "{}", scene.provider);
+    });
+}
+
+#[test]
+fn a_made_up_text_finds_nothing() {
+    on_every_provider(TOKENS, |scene| {
+        let text = scene.reserve("ann", 500).into_text().unwrap();
+        for wrong in ["", "r1.", "r1.AAAA", &text[..text.len() - 4], &text.to_lowercase()] {
+            let result = wait_for(scene.engine.settle(wrong, &[]));
+            let is_harmless = result.as_ref().is_ok_and(|settled| !settled.is_complete())
+                || matches!(result, Err(TrypemaError::InvalidReservation { .. }));
+            assert!(is_harmless, "{wrong}: {result:?}");
+        }
+        assert_eq!(scene.left_of("tokens", "ann"), 500, "{}", scene.provider);
+        assert!(matches!(
+            wait_for(scene.engine.settle(&text, &[("seconds", 1)])),
+            Err(TrypemaError::InvalidRequest { .. })
+        ));
+        assert!(scene.settle(&text, 500).is_complete(), "an invalid cost settled nothing");
+    });
+}
