@@ -150,7 +150,7 @@ class TrypemaClient:
                 answer = await response.text()
                 status = response.status
         except (aiohttp.ClientError, TimeoutError, asyncio.TimeoutError) as error:
-            raise TrypemaUnavailable(f"{path}: {error!r}") from error
+            raise TrypemaUnavailable(f"{path}: {str(error) or type(error).__name__}") from error
         if 400 <= status < 500 and status != 429:
             raise TrypemaRefused(f"{path}: {status}: {answer}")
         try:
@@ -326,7 +326,7 @@ class TrypemaHook(CustomLogger):
         except TrypemaRefused as error:
             # Never fail_open: what the request says may have caused this.
             logger.error("Trypema refused a reservation, so the call is refused: %s", error)
-            raise HTTPException(500, {"error": "the token limit could not be checked"}) from error
+            raise HTTPException(500, {"error": "the token limit could not be checked"}) from None
         except TrypemaUnavailable as error:
             policy = self._settings.on_failure
             if not self._is_unavailable:
@@ -335,7 +335,7 @@ class TrypemaHook(CustomLogger):
             if policy == "fail_open":
                 return None
             detail = {"error": "the token limit cannot be checked now"}
-            raise HTTPException(503, detail, headers={"Retry-After": "1"}) from error
+            raise HTTPException(503, detail, headers={"Retry-After": "1"}) from None
         if self._is_unavailable:
             logger.warning("Trypema answers again; calls are counted")
         self._is_unavailable = False
