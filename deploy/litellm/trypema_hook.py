@@ -402,6 +402,8 @@ def denial(answer: Mapping[str, Any], estimate: int) -> HTTPException:
     if answer.get("outcome") == "unavailable":
         # The server cannot reach its store, and its policy is to deny.
         return HTTPException(503, {"error": "the token limit cannot be checked now"}, headers=headers)
+    if answer.get("outcome") == "blocked":
+        return HTTPException(429, {"error": "the caller is blocked"})
     if milliseconds is None:
         return HTTPException(429, {"error": f"the limit never allows {estimate} tokens at once; lower max_tokens"})
     detail = {"error": f"token limit reached: this call may use {estimate} tokens; try again in {seconds} s"}
