@@ -39,7 +39,6 @@ import json
 import logging
 import math
 import os
-import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,7 +73,6 @@ PROMPT_FIELDS = ("prompt", "input", "contents", "system", "instructions", "syste
 MEDIA_FIELDS = {"data", "file_data", "image_url", "input_audio", "url"}
 # LiteLLM's status for a client that left, if `cancel_on_disconnect` is set.
 CLIENT_LEFT = 499
-ATTEMPTS = 2
 # LiteLLM logs a success in the background. After this time the hook settles what it knows.
 LOG_SECONDS = 5.0
 PAUSES_BEFORE_NEXT_ATTEMPT = (1.0, 5.0, 20.0, None)
@@ -135,20 +133,14 @@ class TrypemaClient:
         self._session: aiohttp.ClientSession | None = None
 
     async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Sends a request, a second time if there is no answer: all of these requests count once."""
-        for attempts_left in reversed(range(ATTEMPTS)):
-            try:
-                return await self._post_once(path, body)
-            except TrypemaUnavailable:
-                if attempts_left == 0:
-                    raise
-        raise AssertionError("unreachable")
-
-    async def _post_once(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         try:
-            async with self._connections().post(self._settings.url + path, json=body) as response:
-                answer = await response.text()
-                status = response.status
+            try:
+                status, answer = await self._post_once(path, body)
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+                # An idle connection that the server has closed. If the server did get the request, a
+                # second reservation is made, and the estimate of the first stays counted. An `id`
+                # would prevent that, but Trypema remembers ids, and bounds how many.
+                status, answer = await self._post_once(path, body)
         except (aiohttp.ClientError, TimeoutError, asyncio.TimeoutError) as error:
             raise TrypemaUnavailable(f"{path}: {str(error) or type(error).__name__}") from error
         if 400 <= status < 500 and status != 429:
@@ -160,6 +152,10 @@ class TrypemaClient:
         if status != 200 or not isinstance(decoded, dict):
             raise TrypemaUnavailable(f"{path}: {status}: {answer[:200]}")
         return decoded
+
+    async def _post_once(self, path: str, body: Mapping[str, Any]) -> tuple[int, str]:
+        async with self._connections().post(self._settings.url + path, json=body) as response:
+            return response.status, await response.text()
 
     def _connections(self) -> aiohttp.ClientSession:
         # Not in the constructor: a session belongs to the running event loop.
@@ -179,6 +175,8 @@ class Call:
     call_id: str | None
     request: asyncio.Task[Any]
     reservation: str
+    # How long the reservation lasts without being renewed.
+    lasts_seconds: float
     prompt_tokens: int
     # The largest usage that a hook has seen. Several hooks see the same response.
     used: int | None = None
@@ -256,7 +254,13 @@ class TrypemaHook(CustomLogger):
         if not answer.get("allowed"):
             raise denial(answer, estimate)
         if answer.get("reservation"):
-            call = Call(data.get("litellm_call_id"), request, answer["reservation"], prompt_tokens)
+            call = Call(
+                call_id=data.get("litellm_call_id"),
+                request=request,
+                reservation=answer["reservation"],
+                lasts_seconds=self._seconds_of(answer),
+                prompt_tokens=prompt_tokens,
+            )
             current_call.set(call)
             watcher = asyncio.create_task(self._watch(call))
             self._watchers.add(watcher)
@@ -318,8 +322,6 @@ class TrypemaHook(CustomLogger):
             "attributes": attributes,
             "costs": {"tokens": tokens},
             "ttl": f"{self._settings.reservation_seconds}s",
-            # If the first reply is lost, the second attempt returns the same reservation.
-            "id": uuid.uuid4().hex,
         }
         try:
             answer = await self._trypema.post("/v1/reserve", body)
@@ -347,9 +349,7 @@ class TrypemaHook(CustomLogger):
             await self._renew_while_running(call)
             try:
                 # At most a third of the time, so that the reservation does not end meanwhile.
-                await asyncio.wait_for(
-                    call.reported.wait(), min(LOG_SECONDS, self._settings.reservation_seconds / 3)
-                )
+                await asyncio.wait_for(call.reported.wait(), min(LOG_SECONDS, call.lasts_seconds / 3))
             except (TimeoutError, asyncio.TimeoutError):
                 pass
             # In a thread: counting the text of a long stream takes a while.
@@ -369,15 +369,23 @@ class TrypemaHook(CustomLogger):
         body = {"reservation": call.reservation, "ttl": f"{self._settings.reservation_seconds}s"}
         while True:
             # The task of the HTTP request lasts until the end of the response, also of a stream.
-            done, _ = await asyncio.wait({call.request}, timeout=self._settings.reservation_seconds / 3)
+            done, _ = await asyncio.wait({call.request}, timeout=call.lasts_seconds / 3)
             if done:
                 return
             try:
                 answer = await self._trypema.post("/v1/renew", body)
                 if not answer.get("renewed"):
                     logger.warning("the reservation of call %s ended while it was running", call.call_id)
+                    await asyncio.wait({call.request})
+                    return
+                call.lasts_seconds = self._seconds_of(answer)
             except (TrypemaUnavailable, TrypemaRefused) as error:
                 logger.warning("the reservation of call %s was not renewed: %s", call.call_id, error)
+
+    def _seconds_of(self, answer: Mapping[str, Any]) -> float:
+        """Returns how long a reservation lasts: a rule may allow less than was asked for."""
+        milliseconds = answer.get("expires_in_ms")
+        return milliseconds / 1000 if milliseconds else float(self._settings.reservation_seconds)
 
     async def _end(self, call: Call, verb: str, body: Mapping[str, Any]) -> None:
         """Settles or releases, and tries again later if Trypema does not answer."""
