@@ -13,7 +13,7 @@
 //! ```
 //! use std::time::Duration;
 //! use http::{HeaderMap, StatusCode};
-//! use trypema::http::{HeaderStyle, Policy, Problem};
+//! use trypema::http::{HeaderStyle, Policy, Problem, QuotaUnit};
 //! use trypema::{FixedWindowLimit, RateLimiter};
 //!
 //! let rl = RateLimiter::builder().build()?;
@@ -21,7 +21,8 @@
 //! let take = || rl.local().fixed_window().take("ann", &limit, 1);
 //!
 //! let decision = take();
-//! let policy = Policy { name: "per minute", quota: 2, window: Some(limit.window()), decision: &decision };
+//! let (window, unit) = (Some(limit.window()), QuotaUnit::Spent);
+//! let policy = Policy { name: "per minute", quota: 2, window, unit, decision: &decision };
 //! let mut headers = HeaderMap::new();
 //! HeaderStyle::Standard.write([policy], &mut headers);
 //! assert_eq!(headers["ratelimit-policy"], "\"per minute\";q=2;w=60");
@@ -57,11 +58,11 @@ pub use error_code::ErrorCode;
 pub use error_response::ErrorResponse;
 pub use grpc::{GrpcDenial, is_grpc};
 pub use guard::guard;
-#[cfg(feature = "tower")]
-pub(crate) use headers::StaticHeaders;
 pub use headers::{HeaderStyle, retry_after_seconds, whole_seconds, write_retry_after};
+#[cfg(feature = "tower")]
+pub(crate) use headers::{Quota, StaticHeaders};
 pub use network::{InvalidNetwork, Network};
-pub use policy::Policy;
+pub use policy::{Policy, QuotaUnit};
 pub use problem::Problem;
 #[cfg(feature = "tower")]
 pub(crate) use verdict::{is_by_limit, never_detail};

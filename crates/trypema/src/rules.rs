@@ -36,9 +36,9 @@ mod yaml;
 pub use changes::RuleSetChanges;
 pub use condition::Condition;
 pub use definition::{
-    AbuseNumbers, Action, BucketLimit, BucketNumbers, CalendarPeriod, CounterNumbers, FixedWindowNumbers,
-    IfMissing, KeyVerdict, Numbers, OnStoreFailure, Override, Rule, Rules, Scope, SuppressedNumbers,
-    TierNumbers, WhileBlocked, WindowNumbers,
+    AbuseNumbers, Action, BucketLimit, BucketNumbers, CalendarPeriod, ConcurrencyNumbers, CounterNumbers,
+    FixedWindowNumbers, IfMissing, KeyVerdict, Numbers, OnStoreFailure, Override, Rule, Rules, Scope,
+    SuppressedNumbers, TierNumbers, WhileBlocked, WindowNumbers,
 };
 pub use document::{Document, Parsed};
 pub use endpoint::normalize_path;
@@ -51,6 +51,8 @@ pub use key_values::KeyValues;
 pub use missing::{NeededAttribute, SkippedRule};
 pub use period::{InvalidPeriod, Period};
 pub use problem::{FieldPath, InvalidRules, RuleProblem};
+#[cfg(feature = "http")]
+pub(crate) use request::REQUESTS;
 pub use request::{AttributeSet, Request};
 pub use reservation::{Holder, OnDrop, Reservation, ReserveOptions, SettledRule, SettledStatus, Settlement};
 pub use set::RuleSet;

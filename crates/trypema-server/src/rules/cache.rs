@@ -10,6 +10,7 @@
 //! | absent | [`Rules`] in JSON, by servers that did not number the format yet |
 //! | `1` | the same |
 //! | `2` | the same, with units, conditions, postpaid rules or calendars |
+//! | `3` | the same, with limits on what is in flight |
 //!
 //! A server writes the oldest format that its rules fit in, so that older servers can read all rules that
 //! they understand.
@@ -31,7 +32,9 @@ use trypema::rules::{Numbers, Override, Rule, Rules};
 use super::database::{KEEPALIVE_INTERVAL, StoredRules, Version};
 
 /// The newest format that this server reads.
-const FORMAT: u64 = 2;
+const FORMAT: u64 = 3;
+/// The format of rules without the strategy concurrency.
+const FORMAT_WITHOUT_CONCURRENCY: u64 = 2;
 /// The format of rules that count requests, without conditions and calendars.
 const FORMAT_OF_REQUESTS: u64 = 1;
 /// The format of entries without a `format` field.
@@ -181,16 +184,28 @@ impl Cache {
 
 /// Returns the oldest format that these rules fit in.
 fn format_of(rules: &Rules) -> u64 {
-    let has_calendar =
-        |numbers: &Numbers| matches!(numbers, Numbers::FixedWindow(numbers) if numbers.per.is_some());
-    let is_new_rule = |rule: &Rule| {
-        rule.unit.is_some() || rule.postpaid || !rule.when.is_empty() || has_calendar(&rule.strategy)
-    };
-    let is_new_override = |item: &Override| item.strategy.as_ref().is_some_and(has_calendar);
-    let is_new = !rules.units.is_empty()
-        || rules.rules.iter().any(is_new_rule)
-        || rules.overrides.iter().any(is_new_override);
-    if is_new { FORMAT } else { FORMAT_OF_REQUESTS }
+    let of_rules = rules.rules.iter().map(format_of_rule);
+    let of_overrides = rules.overrides.iter().map(format_of_override);
+    let of_units = if rules.units.is_empty() { FORMAT_OF_REQUESTS } else { FORMAT_WITHOUT_CONCURRENCY };
+    of_rules.chain(of_overrides).fold(of_units, u64::max)
+}
+
+fn format_of_rule(rule: &Rule) -> u64 {
+    let has_new_field = rule.unit.is_some() || rule.postpaid || !rule.when.is_empty();
+    let of_fields = if has_new_field { FORMAT_WITHOUT_CONCURRENCY } else { FORMAT_OF_REQUESTS };
+    of_fields.max(format_of_numbers(&rule.strategy))
+}
+
+fn format_of_override(item: &Override) -> u64 {
+    item.strategy.as_ref().map_or(FORMAT_OF_REQUESTS, format_of_numbers)
+}
+
+fn format_of_numbers(numbers: &Numbers) -> u64 {
+    match numbers {
+        Numbers::Concurrency(_) => FORMAT,
+        Numbers::FixedWindow(numbers) if numbers.per.is_some() => FORMAT_WITHOUT_CONCURRENCY,
+        _ => FORMAT_OF_REQUESTS,
+    }
 }
 
 /// The fields of an entry that every format has.
@@ -257,10 +272,10 @@ mod tests {
     #[test]
     fn this_format_and_older_ones_are_read() {
         let newer = |format| header(format, "1", "a").newer_format;
-        for known in [None, Some("0"), Some("1"), Some("2")] {
+        for known in [None, Some("0"), Some("1"), Some("2"), Some("3")] {
             assert_eq!(newer(known), None, "{known:?}");
         }
-        for unknown in ["3", "18446744073709551616", "-1", "", "one"] {
+        for unknown in ["4", "18446744073709551616", "-1", "", "one"] {
             assert_eq!(newer(Some(unknown)).as_deref(), Some(unknown));
         }
     }
@@ -271,12 +286,12 @@ mod tests {
         let compared = |format, revision, change_id| header(format, revision, change_id).compare_with(&ours);
         assert_eq!(compared(Some("1"), "5", "five"), CacheState::Same);
         assert_eq!(compared(None, "5", "five"), CacheState::Same);
-        assert_eq!(compared(Some("3"), "5", "five"), CacheState::NewerFormat("3".to_owned()));
-        assert_eq!(compared(Some("3"), "4", "four"), CacheState::Other);
-        assert_eq!(compared(Some("3"), "5", "lost"), CacheState::Other);
-        assert_eq!(compared(Some("3"), "6", "six"), CacheState::Later);
+        assert_eq!(compared(Some("4"), "5", "five"), CacheState::NewerFormat("4".to_owned()));
+        assert_eq!(compared(Some("4"), "4", "four"), CacheState::Other);
+        assert_eq!(compared(Some("4"), "5", "lost"), CacheState::Other);
+        assert_eq!(compared(Some("4"), "6", "six"), CacheState::Later);
         let stranger = Version { set_id: "another".to_owned(), ..ours.clone() };
-        assert_eq!(header(Some("3"), "6", "six").compare_with(&stranger), CacheState::Other);
+        assert_eq!(header(Some("4"), "6", "six").compare_with(&stranger), CacheState::Other);
     }
 
     /// An older server must not read rules without the properties that it does not know.
@@ -302,6 +317,12 @@ mod tests {
         let of_key = format!("rules: []\noverrides: [{{rule: a, key: {{user: ann}}, {calendar}}}]");
         for text in [rule, of_key] {
             assert_eq!(format_of(&Rules::from_yaml(&text).unwrap()), 2, "{text}");
+        }
+        let concurrency = "strategy: {concurrency: {limit: 1, hold: 1s}}";
+        let rule = format!("rules: [{{id: a, scope: user, {concurrency}}}]");
+        let of_key = format!("rules: []\noverrides: [{{rule: a, key: {{user: ann}}, {concurrency}}}]");
+        for text in [rule.clone(), of_key, format!("units: [tokens]\n{rule}")] {
+            assert_eq!(format_of(&Rules::from_yaml(&text).unwrap()), 3, "{text}");
         }
     }
 }

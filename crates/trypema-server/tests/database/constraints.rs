@@ -146,11 +146,12 @@ fn everything() -> Value {
         {"fixed_window": {"limit": 1, "per": "month"}},
         {"abuse": {"temp": {"window": "1m", "threshold": 10_000, "block": "10m"},
             "long": {"window": "1d", "threshold": 1, "block": "366d"}, "while_blocked": "lengthen"}},
+        {"concurrency": {"limit": 9_007_199_254_740_991_u64, "hold": "59m59s999ms999us"}},
     ]);
     let (mut rules, mut overrides) = (Vec::new(), Vec::new());
     for (number, strategy) in strategies.as_array().unwrap().iter().enumerate() {
         let id = format!("rule.{number}");
-        let is_postpaid = strategy["abuse"].is_null();
+        let is_postpaid = strategy["abuse"].is_null() && strategy["concurrency"].is_null();
         rules.push(json!({
             "id": id, "unit": "usd_micros", "postpaid": is_postpaid, "name": "yes: 'no' # \\ \u{feff}☂", "scope": "tenant", "key_pattern": "~:{api_key}, {user}\t",
             "strategy": strategy, "plan_tiers": ["free", "null", "1e3", " ", "{a,\"b\"}"],

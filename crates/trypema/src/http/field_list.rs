@@ -1,4 +1,4 @@
-//! Structured fields (RFC 9651): lists of strings with integer parameters.
+//! Structured fields (RFC 9651): lists of strings with parameters.
 
 use ::http::HeaderValue;
 
@@ -7,25 +7,35 @@ use super::digits::Digits;
 /// The largest integer in a structured field. Larger numbers are written as this one.
 pub(super) const MAX_INTEGER: u64 = 999_999_999_999_999;
 
-/// A list of strings with integer parameters.
+/// A list of strings with parameters.
 #[derive(Debug, Default)]
 pub(super) struct FieldList(Vec<u8>);
 
-/// A parameter of an item: `;key=number`.
+/// A parameter of an item: `;key=number`, or a constant such as `;key="text"`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Parameter {
     start: &'static str,
-    digits: Digits,
+    digits: Option<Digits>,
 }
 
 impl Parameter {
     /// Creates a parameter from the text before the number, such as `;q=`, and the number.
-    pub(super) fn new(start: &'static str, number: u64) -> Self {
-        Self { start, digits: Digits::of(number.min(MAX_INTEGER)) }
+    pub(super) fn number(start: &'static str, number: u64) -> Self {
+        Self { start, digits: Some(Digits::of(number.min(MAX_INTEGER))) }
+    }
+
+    /// Creates a parameter that is always the same, such as `;key="text"`.
+    pub(super) fn constant(text: &'static str) -> Self {
+        Self { start: text, digits: None }
+    }
+
+    /// Returns the digits of the number; none for a constant.
+    fn digits(&self) -> &[u8] {
+        self.digits.as_ref().map_or(&[], Digits::as_bytes)
     }
 
     fn len(&self) -> usize {
-        self.start.len() + self.digits.as_bytes().len()
+        self.start.len() + self.digits().len()
     }
 }
 
@@ -51,7 +61,7 @@ impl FieldList {
         text.push(b'"');
         for parameter in parameters {
             text.extend_from_slice(parameter.start.as_bytes());
-            text.extend_from_slice(parameter.digits.as_bytes());
+            text.extend_from_slice(parameter.digits());
         }
     }
 

@@ -6,7 +6,7 @@ use ::http::header::{Entry, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 
 use super::digits::header_value;
 use super::field_list::{FieldList, MAX_INTEGER, Parameter};
-use super::policy::{Policy, tightest};
+use super::policy::{Policy, QuotaUnit, tightest};
 use super::text::{MAX_NAME, policy_name};
 use crate::decision::Decision;
 
@@ -21,10 +21,18 @@ const MAX_LISTED: usize = 12;
 
 /// The most policies in a list. It keeps a line below 4 KiB, which is a common limit of proxies for response
 /// headers.
-pub(super) const MAX_DENIALS_LISTED: usize = 24;
+pub(super) const MAX_DENIALS_LISTED: usize = 23;
 
-/// The longest item of either list, without its name.
-const MAX_BESIDE_NAME: usize = r#", "";q=;w="#.len() + 2 * (MAX_INTEGER.ilog10() as usize + 1);
+/// The most digits of a number.
+const MAX_DIGITS: usize = MAX_INTEGER.ilog10() as usize + 1;
+
+/// The parameter of a quota of concurrent requests, which has no window.
+const CONCURRENT_REQUESTS: &str = r#";qu="concurrent-requests""#;
+
+/// The longest item of either list, without its name: one with `qu`, which is longer than any window.
+const MAX_BESIDE_NAME: usize = r#", "";q="#.len() + MAX_DIGITS + CONCURRENT_REQUESTS.len();
+
+const _: () = assert!(CONCURRENT_REQUESTS.len() >= ";w=".len() + MAX_DIGITS);
 
 // Every character of the longest name may need a backslash.
 const _: () = assert!(MAX_DENIALS_LISTED * (2 * MAX_NAME + MAX_BESIDE_NAME) < 4096);
@@ -36,19 +44,23 @@ pub enum HeaderStyle {
     /// No header fields.
     None,
     /// `RateLimit-Policy` and `RateLimit` of the IETF draft `draft-ietf-httpapi-ratelimit-headers-10`. Lists
-    /// the first 12 policies and, up to 24 in total, those that denied the request.
+    /// the first 12 policies and, up to 23 in total, those that denied the request.
     ///
     /// `q` is the quota and `w` its window. `r` is the remaining quota and `t` the time until more is
     /// available: for a denied request its wait, otherwise the time until the full quota is available. Times
     /// are whole seconds, rounded up; a window is at least one second. A key that is blocked forever has no
     /// `t`. The fields are appended to existing ones, because lists may span several lines.
+    ///
+    /// A limit on requests in flight has `qu="concurrent-requests"` and no `w`. It has a `t` only on a denial,
+    /// because nobody knows when holders release their units.
     #[default]
     Standard,
     /// `X-RateLimit-Limit`, `-Remaining` and `-Reset` of the tightest policy: one that denied the request;
     /// otherwise the one with the smallest share left; otherwise the one with the longest wait.
     ///
     /// `-Reset` is in seconds from now, rounded up. It is not a time of day, because a client's clock may be
-    /// wrong. Existing fields are kept, because a layer closer to the route wrote them.
+    /// wrong. For a limit on requests in flight it is the wait: 0 for an allowed request. Existing fields are
+    /// kept, because a layer closer to the route wrote them.
     XRateLimit,
 }
 
@@ -58,13 +70,14 @@ impl HeaderStyle {
     /// ```
     /// use std::time::Duration;
     /// use http::HeaderMap;
-    /// use trypema::http::{HeaderStyle, Policy};
+    /// use trypema::http::{HeaderStyle, Policy, QuotaUnit};
     /// use trypema::{RateLimiter, TokenBucketLimits, TokenLimit};
     ///
     /// let rl = RateLimiter::builder().build()?;
     /// let limits = TokenBucketLimits::from(TokenLimit::new(10, Duration::from_secs(60))?);
     /// let decision = rl.local().token_bucket().take("ann", &limits, 3).core();
-    /// let policy = Policy { name: "burst", quota: 10, window: Some(Duration::from_secs(60)), decision: &decision };
+    /// let (window, unit) = (Some(Duration::from_secs(60)), QuotaUnit::Spent);
+    /// let policy = Policy { name: "burst", quota: 10, window, unit, decision: &decision };
     ///
     /// let mut headers = HeaderMap::new();
     /// HeaderStyle::Standard.write([policy], &mut headers);
@@ -118,10 +131,10 @@ pub(crate) struct StaticHeaders {
 
 #[cfg(feature = "tower")]
 impl StaticHeaders {
-    pub(crate) fn new(name: &str, quota: u64, window: Duration) -> Self {
+    pub(crate) fn new(name: &str, quota: Quota) -> Self {
         let mut limits = FieldList::default();
-        push_limit(&mut limits, &policy_name(name), Quota { units: quota, window: Some(window) });
-        Self { policy: limits.into_value(), quota: header_value(quota) }
+        push_limit(&mut limits, &policy_name(name), quota);
+        Self { policy: limits.into_value(), quota: header_value(quota.units) }
     }
 }
 
@@ -171,32 +184,43 @@ fn write_standard<'a>(policies: impl IntoIterator<Item = Policy<'a>>, headers: &
         }
         listed += 1;
         let name = policy_name(policy.name);
-        push_limit(&mut limits, &name, Quota { units: policy.quota, window: policy.window });
+        push_limit(&mut limits, &name, Quota::of(&policy));
         push_left(&mut left, &name, &policy);
     }
     append(headers, RATELIMIT_POLICY, limits.into_value());
     append(headers, RATELIMIT, left.into_value());
 }
 
-/// The units of a policy, and their window.
-struct Quota {
-    units: u64,
-    window: Option<Duration>,
+/// The units of a policy, their window and their meaning.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Quota {
+    pub(crate) units: u64,
+    pub(crate) window: Option<Duration>,
+    pub(crate) unit: QuotaUnit,
+}
+
+impl Quota {
+    fn of(policy: &Policy<'_>) -> Self {
+        Self { units: policy.quota, window: policy.window, unit: policy.unit }
+    }
 }
 
 fn push_limit(limits: &mut FieldList, name: &str, quota: Quota) {
-    let Quota { units, window } = quota;
-    let quota = Parameter::new(";q=", units);
-    match window {
-        Some(window) => limits.push(name, &[quota, Parameter::new(";w=", whole_seconds(window))]),
-        None => limits.push(name, &[quota]),
+    let Quota { units, window, unit } = quota;
+    let quota = Parameter::number(";q=", units);
+    match (unit, window) {
+        (QuotaUnit::ConcurrentRequests, _) => {
+            limits.push(name, &[quota, Parameter::constant(CONCURRENT_REQUESTS)]);
+        }
+        (_, Some(window)) => limits.push(name, &[quota, Parameter::number(";w=", whole_seconds(window))]),
+        (_, None) => limits.push(name, &[quota]),
     }
 }
 
 fn push_left(left: &mut FieldList, name: &str, policy: &Policy<'_>) {
-    let remaining = Parameter::new(";r=", policy.decision.remaining());
+    let remaining = Parameter::number(";r=", policy.decision.remaining());
     match policy.reset_seconds() {
-        Some(seconds) => left.push(name, &[remaining, Parameter::new(";t=", seconds)]),
+        Some(seconds) => left.push(name, &[remaining, Parameter::number(";t=", seconds)]),
         None => left.push(name, &[remaining]),
     }
 }
@@ -212,7 +236,7 @@ fn write_x_ratelimit(policy: &Policy<'_>, quota: impl FnOnce() -> HeaderValue, h
     let Ok(Entry::Vacant(limit)) = headers.try_entry(X_RATELIMIT_LIMIT) else { return };
     let _ = limit.try_insert(quota());
     set(headers, X_RATELIMIT_REMAINING, header_value(policy.decision.remaining()));
-    if let Some(seconds) = policy.reset_seconds() {
+    if let Some(seconds) = policy.wait_or_reset_seconds() {
         set(headers, X_RATELIMIT_RESET, header_value(seconds));
     }
 }

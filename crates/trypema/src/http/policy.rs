@@ -11,13 +11,14 @@ use crate::decision::{Decision, DecisionTime};
 ///
 /// ```
 /// use std::time::Duration;
-/// use trypema::http::Policy;
+/// use trypema::http::{Policy, QuotaUnit};
 /// use trypema::{FixedWindowLimit, RateLimiter};
 ///
 /// let rl = RateLimiter::builder().build()?;
 /// let limit = FixedWindowLimit::new(100, Duration::from_secs(60))?;
 /// let decision = rl.local().fixed_window().take("ann", &limit, 1);
-/// let policy = Policy { name: "burst", quota: 100, window: Some(limit.window()), decision: &decision };
+/// let window = Some(limit.window());
+/// let policy = Policy { name: "burst", quota: 100, window, unit: QuotaUnit::Spent, decision: &decision };
 /// # let _ = policy;
 /// # Ok::<(), trypema::TrypemaError>(())
 /// ```
@@ -28,10 +29,31 @@ pub struct Policy<'a> {
     pub name: &'a str,
     /// The number of units per window.
     pub quota: u64,
-    /// The window of the quota; `None` if there is more than one.
+    /// The window of the quota; `None` if there is more than one, or none as for units that are held.
     pub window: Option<Duration>,
+    /// The meaning of the quota's units.
+    pub unit: QuotaUnit,
     /// The decision.
     pub decision: &'a Decision,
+}
+
+/// The meaning of a quota's units, which decides what clients are told about them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum QuotaUnit {
+    /// Units that are spent, and become available again with time.
+    #[default]
+    Spent,
+    /// Requests in flight: `concurrent-requests` of draft 10.
+    ConcurrentRequests,
+    /// Other units that requests hold while they are in flight, for which draft 10 has no name.
+    Held,
+}
+
+impl QuotaUnit {
+    fn is_held(self) -> bool {
+        self != Self::Spent
+    }
 }
 
 /// The order of policies by tightness. The greatest is the tightest.
@@ -51,20 +73,32 @@ struct Share {
 
 impl Policy<'_> {
     /// Returns the time until more units are available: for a denied request that can fit, its wait;
-    /// otherwise the time until everything spent is available again.
+    /// otherwise the time until everything spent is available again. Zero for units that are held, because
+    /// they become available at any time.
     ///
     /// Draft 10 defines `t` this way, and requires that `Retry-After` is not earlier.
     fn reset_after(&self) -> Duration {
         match self.decision.retry_after() {
             Some(wait) if !self.decision.is_allowed() => wait,
+            _ if self.unit.is_held() => Duration::ZERO,
             _ => self.decision.reset_after(),
         }
     }
 
-    /// Returns the same time in whole seconds, rounded up. `None` if no units ever become available.
+    /// Returns the same time in whole seconds, rounded up. `None` if no units ever become available, or if
+    /// the time is unknown: clients would pace their requests by the time until holders expire.
     pub(super) fn reset_seconds(&self) -> Option<u64> {
-        if self.decision.is_never() && self.decision.limit() == 0 {
+        self.wait_or_reset_seconds().filter(|_| !self.unit.is_held() || !self.decision.is_allowed())
+    }
+
+    /// The same as [`Policy::reset_seconds`], except that it is 0 for an allowed request whose units are
+    /// held: the request need not wait.
+    pub(super) fn wait_or_reset_seconds(&self) -> Option<u64> {
+        if self.decision.is_never() && (self.decision.limit() == 0 || self.unit.is_held()) {
             return None;
+        }
+        if self.unit.is_held() {
+            return Some(rounded_up(self.reset_after()));
         }
         Some(self.soon_reset_seconds().unwrap_or_else(|| rounded_up(self.reset_after())))
     }
@@ -164,7 +198,8 @@ mod tests {
                 resets_at,
                 decided_at,
             };
-            let policy = Policy { name: "any", quota: 9, window: None, decision: &decision };
+            let policy =
+                Policy { name: "any", quota: 9, window: None, unit: QuotaUnit::Spent, decision: &decision };
             let seconds = policy.reset_seconds().unwrap_or(u64::MAX);
             let until =
                 |now: Timestamp| resets_at.as_micros().saturating_sub(now.as_micros()).div_ceil(1_000_000);

@@ -97,7 +97,7 @@ impl Problem {
         })
     }
 
-    /// Adds the names of the violated policies, as in header fields. Keeps the first 24.
+    /// Adds the names of the violated policies, as in header fields. Keeps the first 23.
     #[must_use]
     pub fn with_violated_policies<'a>(self, names: impl IntoIterator<Item = &'a str>) -> Self {
         let names = names.into_iter().take(MAX_DENIALS_LISTED);
@@ -176,6 +176,7 @@ mod tests {
     use super::*;
     use crate::clock::Timestamp;
     use crate::decision::{Decision, DecisionTime};
+    use crate::http::QuotaUnit;
     use crate::redis::{RedisFailure, RedisFailureKind};
 
     /// A denial until ten seconds after the epoch, either by a limit or by the failure policy.
@@ -196,7 +197,8 @@ mod tests {
     fn only_a_limit_that_was_reached_is_429() {
         let epoch = DecisionTime::exactly(Timestamp::default());
         let (by_limit, in_place) = (denied(epoch), denied(epoch.uncounted()));
-        let policy = |decision| Policy { name: "any", quota: 1, window: None, decision };
+        let policy =
+            |decision| Policy { name: "any", quota: 1, window: None, unit: QuotaUnit::Spent, decision };
         let both = [policy(&by_limit), policy(&in_place)];
         let unavailable =
             Problem::denied([policy(&in_place), policy(&in_place)]).map(|problem| problem.status);
@@ -209,7 +211,8 @@ mod tests {
     fn who_could_not_be_asked_is_not_violated() {
         let epoch = DecisionTime::exactly(Timestamp::default());
         let (by_limit, in_place) = (denied(epoch), denied(epoch.uncounted()));
-        let named = |name, decision| Policy { name, quota: 1, window: None, decision };
+        let named =
+            |name, decision| Policy { name, quota: 1, window: None, unit: QuotaUnit::Spent, decision };
         let violated =
             |policies: &[Policy<'_>]| Problem::denied(policies.iter().copied()).map(|p| p.violated_policies);
         assert_eq!(violated(&[named("away", &in_place)]), Some(vec![]));
@@ -221,7 +224,13 @@ mod tests {
     fn a_cost_that_never_fits_is_429_whoever_says_so() {
         let decided_at = DecisionTime::exactly(Timestamp::default()).uncounted();
         let never = Decision { not_before: crate::decision::NEVER, ..denied(decided_at) };
-        let problem = Problem::denied([Policy { name: "any", quota: 1, window: None, decision: &never }]);
+        let problem = Problem::denied([Policy {
+            name: "any",
+            quota: 1,
+            window: None,
+            unit: QuotaUnit::Spent,
+            decision: &never,
+        }]);
         let problem = problem.map(|problem| (problem.status, problem.retry_after, problem.violated_policies));
         assert_eq!(problem, Some((429, None, vec!["any".to_owned()])));
     }

@@ -5,10 +5,10 @@ use std::iter::once;
 
 use super::error_code::ErrorCode;
 use super::headers::whole_seconds;
-use super::policy::Policy;
+use super::policy::{Policy, QuotaUnit};
 use super::problem::Problem;
 use crate::decision::Decision;
-use crate::rules::{RuleDecision, Verdict};
+use crate::rules::{REQUESTS, RuleDecision, Verdict};
 use crate::strategy::Limit;
 
 impl<'a> Policy<'a> {
@@ -25,12 +25,33 @@ impl<'a> Policy<'a> {
     /// Returns the enforced rules of a verdict, each once.
     pub(crate) fn of_rules(verdict: &'a Verdict) -> impl Iterator<Item = Self> {
         let rules = verdict.tightest_of_each_rule().filter(|rule| !rule.rule.is_shadow());
-        rules.map(|rule| Policy {
-            name: &rule.rule.id,
-            quota: rule.limit.quota(),
-            window: Some(rule.limit.window()),
-            decision: rule.decision,
+        rules.map(|rule| {
+            let unit = QuotaUnit::of(rule.limit, rule.rule.unit_name());
+            Policy {
+                name: &rule.rule.id,
+                quota: rule.limit.quota(),
+                window: unit.window_of(rule.limit),
+                unit,
+                decision: rule.decision,
+            }
         })
+    }
+}
+
+impl QuotaUnit {
+    /// Returns the meaning of the units of `limit`, of which requests ask `name`.
+    pub(crate) fn of(limit: &Limit, name: &str) -> Self {
+        match limit {
+            Limit::Concurrency(_) if name == REQUESTS => Self::ConcurrentRequests,
+            Limit::Concurrency(_) => Self::Held,
+            _ => Self::Spent,
+        }
+    }
+
+    /// Returns the window of `limit`. Units that are held have none: they become available when they are
+    /// released.
+    pub(crate) fn window_of(self, limit: &Limit) -> Option<Duration> {
+        (self == Self::Spent).then(|| limit.window())
     }
 }
 

@@ -145,6 +145,20 @@ block: {user: [eve]}
         assert_eq!(changes(&format!("units: [tokens]{OLD}")), "units changed");
     }
 
+    #[test]
+    fn both_numbers_of_a_concurrency_limit_are_compared() {
+        let of = |limit: u64, hold: &str| {
+            let strategy = format!("{{concurrency: {{limit: {limit}, hold: {hold}}}}}");
+            rules(&format!(
+                "rules: [{{id: a, scope: user, strategy: {strategy}}}]\n\
+                 overrides: [{{rule: a, key: {{user: ann}}, strategy: {strategy}}}]"
+            ))
+        };
+        assert!(of(20, "60s").changes_since(&of(20, "1m")).is_empty());
+        assert_eq!(of(20, "60s").changes_since(&of(21, "60s")).to_string(), "changed a");
+        assert_eq!(of(20, "60s").changes_since(&of(20, "61s")).to_string(), "changed a");
+    }
+
     /// Another order of attributes gives them other numbers, and changes nothing.
     #[test]
     fn lists_are_compared_by_the_names_of_attributes() {

@@ -284,11 +284,8 @@ impl Compiler<'_> {
                 format!("unit {given:?} is not declared: add it to `units`, or use one of {declared}"),
             );
         }
-        if rule.postpaid && matches!(rule.strategy, Numbers::Abuse(_)) {
-            self.refuse(
-                &field.then("postpaid"),
-                "the strategy abuse counts attempts, which have no later cost",
-            );
+        if let Some(reason) = problem_with_postpaid(&rule.strategy).filter(|_| rule.postpaid) {
+            self.refuse(&field.then("postpaid"), reason);
         }
     }
 
@@ -391,6 +388,17 @@ impl Compiler<'_> {
     fn name_rule(&mut self, first: usize, id: &str) {
         let id: String = id.chars().take(MAX_ID_BYTES).collect();
         self.problems.listed_mut().iter_mut().skip(first).for_each(|problem| problem.rule = Some(id.clone()));
+    }
+}
+
+/// Returns the reason why a rule with this strategy cannot be postpaid.
+fn problem_with_postpaid(strategy: &Numbers) -> Option<&'static str> {
+    match strategy {
+        Numbers::Abuse(_) => Some("the strategy abuse counts attempts, which have no later cost"),
+        Numbers::Concurrency(_) => {
+            Some("the strategy concurrency limits what is held at the moment: nothing is counted afterwards")
+        }
+        _ => None,
     }
 }
 

@@ -210,6 +210,8 @@ pub enum Numbers {
     FixedWindow(FixedWindowNumbers),
     /// Counts attempts, and blocks the key after too many of them.
     Abuse(AbuseNumbers),
+    /// A number of units that requests may hold at the same time: at most `limit` requests in flight.
+    Concurrency(ConcurrencyNumbers),
 }
 
 /// The numbers of the absolute strategy.
@@ -365,6 +367,17 @@ pub struct TierNumbers {
     pub threshold: u64,
     /// The length of the block.
     pub block: Period,
+}
+
+/// The numbers of the concurrency strategy.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ConcurrencyNumbers {
+    /// The most units that may be held at the same time.
+    pub limit: u64,
+    /// The time after which a holder loses its units unless it renews them: at most an hour. Holders that died
+    /// keep their units this long.
+    pub hold: Period,
 }
 
 /// A limit or a verdict for one key, in place of the rule's limit.

@@ -6,7 +6,7 @@ use super::endpoint::Path;
 use crate::error::TrypemaError;
 
 /// The unit that every set of rules has. A rule without a unit counts it.
-pub(super) const REQUESTS: &str = "requests";
+pub(crate) const REQUESTS: &str = "requests";
 
 /// The most attributes of a request, in all of its sets together: more than a request needs, and few enough
 /// for a linear search.

@@ -8,12 +8,13 @@ use super::{Database, DatabaseError, query, with_timeout};
 
 /// Every migration, in order. A released migration is never changed, not even its comments, because its
 /// checksum is stored in the database. A change is a new migration.
-const MIGRATIONS: [(i64, &str, &str); 5] = [
+const MIGRATIONS: [(i64, &str, &str); 6] = [
     (1, "rules", include_str!("../../../migrations/0001_rules.sql")),
     (2, "refill_rate", include_str!("../../../migrations/0002_refill_rate.sql")),
     (3, "if_missing", include_str!("../../../migrations/0003_if_missing.sql")),
     (4, "explain_numbers", include_str!("../../../migrations/0004_explain_numbers.sql")),
     (5, "units_and_conditions", include_str!("../../../migrations/0005_units_and_conditions.sql")),
+    (6, "concurrency", include_str!("../../../migrations/0006_concurrency.sql")),
 ];
 
 /// The table of the migrations that have run.

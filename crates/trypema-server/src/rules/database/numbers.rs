@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use trypema::rules::{
-    AbuseNumbers, BucketLimit, BucketNumbers, CalendarPeriod, CounterNumbers, FixedWindowNumbers, Numbers,
-    Starts, SuppressedNumbers, TierNumbers, WhileBlocked, WindowNumbers,
+    AbuseNumbers, BucketLimit, BucketNumbers, CalendarPeriod, ConcurrencyNumbers, CounterNumbers,
+    FixedWindowNumbers, Numbers, Starts, SuppressedNumbers, TierNumbers, WhileBlocked, WindowNumbers,
 };
 
 use super::row::Seconds;
@@ -29,6 +29,7 @@ pub(super) struct NumbersRow {
     long_threshold: Option<u64>,
     long_block_seconds: Option<Seconds>,
     while_blocked: Option<WhileBlocked>,
+    hold_seconds: Option<Seconds>,
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -40,6 +41,7 @@ enum Algorithm {
     SlidingWindow,
     FixedWindow,
     Abuse,
+    Concurrency,
 }
 
 /// The start of a calendar's windows, always as text.
@@ -92,6 +94,12 @@ impl From<&Numbers> for NumbersRow {
             },
             Numbers::TokenBucket(numbers) => Self::bucket(numbers),
             Numbers::Abuse(numbers) => Self::abuse(numbers),
+            Numbers::Concurrency(ConcurrencyNumbers { limit, hold }) => Self {
+                algorithm: Some(Algorithm::Concurrency),
+                limit_count: Some(limit),
+                hold_seconds: Some(hold.into()),
+                ..Self::default()
+            },
         }
     }
 }
@@ -158,6 +166,10 @@ impl NumbersRow {
             Algorithm::FixedWindow => Numbers::FixedWindow(self.fixed_window()?),
             Algorithm::TokenBucket => Numbers::TokenBucket(self.buckets()?),
             Algorithm::Abuse => Numbers::Abuse(self.tiers()?),
+            Algorithm::Concurrency => Numbers::Concurrency(ConcurrencyNumbers {
+                limit: self.limit_count.ok_or("limit_count is missing")?,
+                hold: self.hold_seconds.ok_or("hold_seconds is missing")?.period()?,
+            }),
         }))
     }
 

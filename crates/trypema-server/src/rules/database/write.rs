@@ -13,11 +13,11 @@ use crate::rules::change::{Item, ItemKind, StoredChange};
 
 const RULE_COLUMNS: &str = "id, name, key_pattern, scope, algorithm, limit_count, window_seconds, burst_limit, refill_rate, \
      limits, group_ms, hard_limit_factor, per, zone, starts, temp_window_seconds, temp_threshold, \
-     temp_block_seconds, long_window_seconds, long_threshold, long_block_seconds, while_blocked, unit, postpaid, plan_tiers, \
-     endpoints, conditions, action, max_delay_seconds, if_missing, on_store_failure, priority, enabled, candidate_for, share";
+     temp_block_seconds, long_window_seconds, long_threshold, long_block_seconds, while_blocked, hold_seconds, unit, postpaid, \
+     plan_tiers, endpoints, conditions, action, max_delay_seconds, if_missing, on_store_failure, priority, enabled, candidate_for, share";
 const OVERRIDE_COLUMNS: &str = "rule_id, key, verdict, algorithm, limit_count, window_seconds, burst_limit, refill_rate, limits, \
      group_ms, hard_limit_factor, per, zone, starts, temp_window_seconds, temp_threshold, temp_block_seconds, \
-     long_window_seconds, long_threshold, long_block_seconds, while_blocked";
+     long_window_seconds, long_threshold, long_block_seconds, while_blocked, hold_seconds";
 const LIST_COLUMNS: &str = "list, attribute, value";
 const UNIT_COLUMNS: &str = "name";
 

@@ -1,8 +1,8 @@
 //! Rules as an operator writes them into the table with SQL.
 
 use trypema::rules::{
-    AbuseNumbers, Action, BucketNumbers, CounterNumbers, IfMissing, Numbers, OnStoreFailure, Period, Rule,
-    Scope, SuppressedNumbers, WindowNumbers,
+    AbuseNumbers, Action, BucketNumbers, ConcurrencyNumbers, CounterNumbers, IfMissing, Numbers,
+    OnStoreFailure, Period, Rule, Scope, SuppressedNumbers, WindowNumbers,
 };
 
 /// Returns the statement that stores a rule.
@@ -89,6 +89,10 @@ fn numbers(numbers: &Numbers) -> Vec<(&'static str, String)> {
         Numbers::Abuse(numbers) => {
             columns.extend(tiers(numbers));
             "abuse"
+        }
+        Numbers::Concurrency(ConcurrencyNumbers { limit, hold }) => {
+            columns.extend([("limit_count", limit.to_string()), ("hold_seconds", seconds(*hold))]);
+            "concurrency"
         }
     };
     columns.push(("algorithm", text(algorithm)));

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use trypema::rules::{
-    AbuseNumbers, Action, BucketLimit, BucketNumbers, CalendarPeriod, Condition, CounterNumbers,
-    FixedWindowNumbers, IfMissing, Numbers, OnStoreFailure, Period, Rule, Scope, SuppressedNumbers,
-    TierNumbers, WhileBlocked, WindowNumbers,
+    AbuseNumbers, Action, BucketLimit, BucketNumbers, CalendarPeriod, ConcurrencyNumbers, Condition,
+    CounterNumbers, FixedWindowNumbers, IfMissing, Numbers, OnStoreFailure, Period, Rule, Scope,
+    SuppressedNumbers, TierNumbers, WhileBlocked, WindowNumbers,
 };
 use trypema_testkit::random::Random;
 
@@ -130,7 +130,7 @@ pub fn valid(random: &mut Random) -> Rule {
         scope,
         key_pattern: pattern.map(str::to_owned),
         unit: random.pick(&[None, Some(UNITS[0]), Some(UNITS[1])]).map(str::to_owned),
-        postpaid: random.once_in(3) && !matches!(strategy, Numbers::Abuse(_)),
+        postpaid: random.once_in(3) && !matches!(strategy, Numbers::Abuse(_) | Numbers::Concurrency(_)),
         when: conditions(random),
         strategy,
         plan_tiers: (0..random.below(3)).map(|plan| format!("plan {plan}, {{x}}")).collect(),
@@ -212,7 +212,7 @@ fn numbers(random: &mut Random) -> Numbers {
         threshold: random.between(1, 10_000),
         block: micros(random.between(1, 31_622_400_000_000)),
     };
-    match random.below(9) {
+    match random.below(10) {
         0 => Numbers::Absolute(WindowNumbers { limit, window, group }),
         1 => {
             let hard_limit_factor = random.pick(&[None, Some(1.0), Some(1.1), Some(1e6)]);
@@ -221,6 +221,9 @@ fn numbers(random: &mut Random) -> Numbers {
         2 => Numbers::SlidingWindow(CounterNumbers { limit, window }),
         3 => Numbers::FixedWindow(CounterNumbers { limit, window }.into()),
         8 => Numbers::FixedWindow(calendar(random)),
+        9 => {
+            Numbers::Concurrency(ConcurrencyNumbers { limit, hold: micros(random.between(1, 3_600_000_000)) })
+        }
         4 => {
             let while_blocked =
                 random.pick(&[WhileBlocked::Count, WhileBlocked::Lengthen, WhileBlocked::Ignore]);
@@ -300,7 +303,8 @@ fn odd_numbers(random: &mut Random) -> Numbers {
         }
         tier
     };
-    match random.below(7) {
+    match random.below(8) {
+        7 => Numbers::Concurrency(ConcurrencyNumbers { limit, hold: window }),
         6 => Numbers::FixedWindow(odd_calendar(random)),
         0 => Numbers::Absolute(WindowNumbers { limit, window, group }),
         1 => {

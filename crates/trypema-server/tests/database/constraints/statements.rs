@@ -3,7 +3,8 @@
 
 /// Returns each statement with a part of its expected error, or with `fine`.
 pub fn all() -> Vec<(String, &'static str)> {
-    let given = [overrides(), rules(), calendars(), conditions(), units(), limits(), lists()].concat();
+    let given =
+        [overrides(), rules(), calendars(), concurrency(), conditions(), units(), limits(), lists()].concat();
     let whole = WHOLE.map(|(statement, reason)| (statement.to_owned(), reason));
     given.into_iter().chain(whole).collect()
 }
@@ -137,6 +138,61 @@ fn rules() -> Vec<(String, &'static str)> {
     ]
     .map(|(values, reason)| (format!("UPDATE rate_limit_rules SET {values} WHERE id = 'all'"), reason))
     .into()
+}
+
+fn concurrency() -> Vec<(String, &'static str)> {
+    let hold = "but concurrency needs more than 0 and at most 3600";
+    let given = [
+        ("20, 60, NULL, false", "fine"),
+        ("1, 0.000001, NULL, false", "fine"),
+        ("9007199254740991, 3600, NULL, false", "fine"),
+        ("0, 60, NULL, false", "limit_count is 0, but concurrency needs 1 to 9007199254740991"),
+        ("9007199254740992, 60, NULL, false", "but concurrency needs 1 to 9007199254740991"),
+        ("NULL, 60, NULL, false", "limit_count is NULL, but concurrency needs 1 to"),
+        ("20, NULL, NULL, false", "hold_seconds is NULL, but concurrency needs more than 0 and at most 3600"),
+        ("20, 0, NULL, false", hold),
+        ("20, -1, NULL, false", hold),
+        ("20, 3600.000001, NULL, false", hold),
+        ("20, 'NaN', NULL, false", "hold_seconds is NaN, but concurrency needs more than 0"),
+        (
+            "0, 0, NULL, false",
+            "limit_count is 0, but concurrency needs 1 to 9007199254740991; hold_seconds is 0.000000, but",
+        ),
+        (
+            "20, 60, 60, false",
+            "window_seconds is 60.000000, but only absolute, suppressed, token_bucket, sliding_window, fixed_window have it",
+        ),
+        ("20, 60, NULL, true", "postpaid is true, but concurrency limits what is held at the moment"),
+    ];
+    let of_rule = given.map(|(values, reason)| {
+        let columns = "algorithm, limit_count, hold_seconds, window_seconds, postpaid";
+        (
+            format!("UPDATE rate_limit_rules SET ({columns}) = ('concurrency', {values}) WHERE id = 'all'"),
+            reason,
+        )
+    });
+    let others = [
+        (
+            "UPDATE rate_limit_rules SET hold_seconds = 60 WHERE id = 'all'",
+            "hold_seconds is 60.000000, but only concurrency has it",
+        ),
+        (
+            "INSERT INTO rate_limit_overrides (rule_id, key, verdict, hold_seconds) VALUES ('per-user', '{\"user\": \"a\"}', 'block', 60)",
+            "hold_seconds is 60.000000, but algorithm is NULL",
+        ),
+        (
+            "INSERT INTO rate_limit_overrides (rule_id, key, algorithm, limit_count, hold_seconds) \
+             VALUES ('per-user', '{\"user\": \"a\"}', 'concurrency', 1, 60)",
+            "does not fit",
+        ),
+        (
+            "WITH changed AS (UPDATE rate_limit_rules SET (algorithm, hold_seconds, window_seconds) = ('concurrency', 60, NULL) \
+             WHERE id = 'per-user') INSERT INTO rate_limit_overrides (rule_id, key, algorithm, limit_count, hold_seconds) \
+             VALUES ('per-user', '{\"user\": \"a\"}', 'concurrency', 1, 3600)",
+            "fine",
+        ),
+    ];
+    of_rule.into_iter().chain(others.map(|(statement, reason)| (statement.to_owned(), reason))).collect()
 }
 
 fn calendars() -> Vec<(String, &'static str)> {

@@ -75,6 +75,25 @@ fn rules_with_conditions_are_kept_in_the_newer_format() {
     assert_eq!(field(&redis, "format"), "1");
 }
 
+/// A server that does not know the strategy cannot read format 3.
+#[test]
+fn rules_with_a_concurrency_limit_are_kept_in_the_newest_format() {
+    let (scene, redis) = (Scene::start(), redis::Server::start().unwrap());
+    let (address, url) = (scene.database.url(), redis.url());
+    let service = Service::start(&flags(&address, &url));
+    let rule =
+        json!({"id": "in-flight", "scope": "user", "strategy": {"concurrency": {"limit": 20, "hold": "1m"}}});
+    done(&service, "POST", "/v1/rules", &rule);
+    wait_for(&redis, "revision", "1");
+    assert_eq!(field(&redis, "format"), "3");
+    let started = Service::start(&flags(AWAY, &url));
+    assert_eq!(ready(&started)["rules_from"], "cache");
+    assert_eq!(started.get("/v1/rules").json()["rules"][0]["strategy"], rule["strategy"]);
+    done(&service, "DELETE", "/v1/rules/in-flight", &Value::Null);
+    wait_for(&redis, "revision", "2");
+    assert_eq!(field(&redis, "format"), "1");
+}
+
 #[test]
 fn an_entry_of_a_newer_format_is_ignored_and_stays_until_the_rules_change() {
     let (scene, redis) = (Scene::start(), redis::Server::start().unwrap());
@@ -82,15 +101,15 @@ fn an_entry_of_a_newer_format_is_ignored_and_stays_until_the_rules_change() {
     let service = Service::start(&flags(&address, &url));
     done(&service, "POST", "/v1/rules", &per_user("per-user", 10));
     wait_for(&redis, "revision", "1");
-    redis.control().unwrap().command(&["HSET", KEY, "format", "3", "rules", "of the future"]).unwrap();
-    wait_until("the newer format to be told", || service.program.log().contains("format \"3\"")).unwrap();
+    redis.control().unwrap().command(&["HSET", KEY, "format", "4", "rules", "of the future"]).unwrap();
+    wait_until("the newer format to be told", || service.program.log().contains("format \"4\"")).unwrap();
     // A server that has just started keeps the newer entry, too.
     let second = Service::start(&flags(&address, &url));
-    wait_until("the second to tell", || second.program.log().contains("format \"3\"")).unwrap();
-    assert_eq!((field(&redis, "rules"), field(&redis, "format")), ("of the future".into(), "3".into()));
+    wait_until("the second to tell", || second.program.log().contains("format \"4\"")).unwrap();
+    assert_eq!((field(&redis, "rules"), field(&redis, "format")), ("of the future".into(), "4".into()));
     let (code, log) = refused_start(&flags(AWAY, &url));
     assert_eq!(code, Some(1), "{log}");
-    assert!(log.contains("format \"3\"") && log.contains("the database"), "{log}");
+    assert!(log.contains("format \"4\"") && log.contains("the database"), "{log}");
     done(&service, "PUT", "/v1/rules/per-user", &per_user("per-user", 3));
     wait_for(&redis, "revision", "2");
     assert_eq!(field(&redis, "format"), "1");

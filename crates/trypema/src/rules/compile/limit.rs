@@ -7,14 +7,14 @@ use std::time::Duration;
 use super::Compiler;
 use crate::error::TrypemaError;
 use crate::rules::definition::{
-    AbuseNumbers, BucketLimit, BucketNumbers, CounterNumbers, Numbers, SuppressedNumbers, TierNumbers,
-    WhileBlocked, WindowNumbers,
+    AbuseNumbers, BucketLimit, BucketNumbers, ConcurrencyNumbers, CounterNumbers, Numbers, SuppressedNumbers,
+    TierNumbers, WhileBlocked, WindowNumbers,
 };
 use crate::rules::period::Period;
 use crate::rules::problem::FieldPath;
 use crate::strategy::{
-    AbsoluteLimit, AbuseLimit, AbuseTier, Limit, SlidingWindowLimit, SuppressedLimit, TokenBucketLimits,
-    TokenLimit,
+    AbsoluteLimit, AbuseLimit, AbuseTier, ConcurrencyLimit, Limit, SlidingWindowLimit, SuppressedLimit,
+    TokenBucketLimits, TokenLimit,
 };
 use crate::units::{HardLimitFactor, MAX_EXACT, MAX_WINDOW, RateGroupSizeMs, RateLimit};
 
@@ -52,6 +52,9 @@ impl Compiler<'_> {
                 self.token_bucket(numbers, &field.then("token_bucket")).map(Limit::from)
             }
             Numbers::Abuse(numbers) => self.abuse(numbers, &field.then("abuse")).map(Limit::from),
+            Numbers::Concurrency(numbers) => {
+                self.concurrency(numbers, &field.then("concurrency")).map(Limit::from)
+            }
         }
     }
 
@@ -172,6 +175,16 @@ impl Compiler<'_> {
         window_alone.and(threshold_alone).and(block_alone)?;
         self.made(AbuseTier::new(window.0, *threshold, block.0).map_err(about), field)
     }
+
+    /// Makes a limit from two numbers. Each number is first tried alone, together with a valid second one, so
+    /// that the problems of both are reported.
+    fn concurrency(&mut self, numbers: &ConcurrencyNumbers, field: &FieldPath) -> Option<ConcurrencyLimit> {
+        let ConcurrencyNumbers { limit, hold } = numbers;
+        let limit_alone = self.made(ConcurrencyLimit::new(*limit, SECOND).map_err(about), field);
+        let hold_alone = self.made(ConcurrencyLimit::new(1, hold.0).map_err(about), field);
+        limit_alone.and(hold_alone)?;
+        self.made(ConcurrencyLimit::new(*limit, hold.0).map_err(about), field)
+    }
 }
 
 fn group_size(Period(group): Period) -> Result<RateGroupSizeMs, InvalidNumber> {
@@ -248,6 +261,7 @@ fn about(error: TrypemaError) -> InvalidNumber {
     let name = match error {
         TrypemaError::InvalidWindow { .. } => "window",
         TrypemaError::InvalidThreshold { .. } => "threshold",
+        TrypemaError::InvalidHold { .. } => "hold",
         _ => "limit",
     };
     (name, error.to_string())

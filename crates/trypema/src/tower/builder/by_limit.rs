@@ -10,8 +10,9 @@ use super::super::invalid::InvalidLayer;
 use super::super::key::KeyExtractor;
 use super::super::layer::RateLimitLayer;
 use super::RateLimitLayerBuilder;
-use crate::http::StaticHeaders;
+use crate::http::{Quota, QuotaUnit, StaticHeaders};
 use crate::rate_limiter::RateLimiter;
+use crate::rules::REQUESTS;
 use crate::strategy::{Limit, TokenBucketLimits, TokenLimit};
 
 /// The defaults of tower_governor for a period or burst size that is not set.
@@ -160,12 +161,14 @@ impl ByLimit {
             (None, _) => CounterStore::own()?,
         };
         let name = self.name.as_deref().unwrap_or(DEFAULT_NAME);
-        let (quota, window) = (limit.quota(), limit.window());
+        let (quota, unit) = (limit.quota(), QuotaUnit::of(&limit, REQUESTS));
+        let window = unit.window_of(&limit);
         Ok(LimitEnforcer {
             name: name.into(),
             quota,
             window,
-            static_headers: StaticHeaders::new(name, quota, window),
+            unit,
+            static_headers: StaticHeaders::new(name, Quota { units: quota, window, unit }),
             limit,
             limiter,
             location,

@@ -13,7 +13,7 @@ use super::{
     EnforcerError, LayerDecision,
 };
 use crate::decision::Decision;
-use crate::http::{ErrorCode, Policy, StaticHeaders};
+use crate::http::{ErrorCode, Policy, QuotaUnit, StaticHeaders};
 use crate::rate_limiter::RateLimiter;
 use crate::rules::{SelectProvider, counter};
 use crate::strategy::Limit;
@@ -23,7 +23,8 @@ pub(in super::super) struct LimitEnforcer {
     pub(in super::super) name: Box<str>,
     pub(in super::super) limit: Limit,
     pub(in super::super) quota: u64,
-    pub(in super::super) window: Duration,
+    pub(in super::super) window: Option<Duration>,
+    pub(in super::super) unit: QuotaUnit,
     pub(in super::super) static_headers: StaticHeaders,
     pub(in super::super) limiter: Arc<RateLimiter>,
     pub(in super::super) location: CounterLocation,
@@ -45,7 +46,8 @@ impl LimitEnforcer {
     }
 
     pub(super) fn report<'a>(&'a self, decision: &'a Decision) -> DecisionReport<'a> {
-        let policy = Policy { name: &self.name, quota: self.quota, window: Some(self.window), decision };
+        let Self { quota, window, unit, .. } = *self;
+        let policy = Policy { name: &self.name, quota, window, unit, decision };
         DecisionReport::Limit {
             policy,
             static_headers: &self.static_headers,

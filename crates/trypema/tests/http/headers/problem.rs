@@ -5,13 +5,13 @@ use std::time::Duration;
 use http::Response;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use trypema::http::{ErrorCode, HeaderStyle, Policy, Problem};
+use trypema::http::{ErrorCode, HeaderStyle, Policy, Problem, QuotaUnit};
 use trypema::{RateLimit, TrypemaError};
 
 use super::{allowed, denied, names, never};
 
 fn policy<'a>(name: &'a str, decision: &'a trypema::Decision) -> Policy<'a> {
-    Policy { name, quota: 1, window: None, decision }
+    Policy { name, quota: 1, window: None, unit: QuotaUnit::Spent, decision }
 }
 
 fn body(response: &Response<String>) -> Value {

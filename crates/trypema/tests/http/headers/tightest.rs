@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use http::HeaderMap;
 use trypema::Decision;
-use trypema::http::{HeaderStyle, Policy};
+use trypema::http::{HeaderStyle, Policy, QuotaUnit};
 
 use super::{allowed, decided, denied, never};
 
 /// The quota in `X-RateLimit-Limit`. It identifies the policy, because the quotas of a test differ.
 fn shown(policies: &[(u64, Decision)]) -> u64 {
-    let of = |(quota, decision)| Policy { name: "any", quota, window: None, decision };
+    let of =
+        |(quota, decision)| Policy { name: "any", quota, window: None, unit: QuotaUnit::Spent, decision };
     let mut headers = HeaderMap::new();
     HeaderStyle::XRateLimit
         .write(policies.iter().map(|(quota, decision)| of((*quota, decision))), &mut headers);

@@ -54,6 +54,7 @@ fn the_schema_and_the_reader_agree() {
             json!({ "fixed_window": { "limit": 1, "per": "week", "starts": "sunday" } }),
         ),
         with("/rules/0/strategy", json!({ "fixed_window": { "limit": 1, "per": "month", "starts": 28 } })),
+        with("/rules/0/strategy", json!({ "concurrency": { "limit": 20, "hold": "60s" } })),
         with("/rules/0/candidate_for", json!("b")),
         with("/rules/0/share", json!(0.5)),
         with("/rules/0/share", json!(1)),
@@ -94,6 +95,10 @@ fn the_schema_and_the_reader_agree() {
         with("/rules/0/strategy", json!({ "fixed_window": { "limit": 1, "per": "day", "starts": "24:00" } })),
         with("/rules/0/strategy", json!({ "abuse": { "temp": {} } })),
         with("/rules/0/strategy", json!({ "token_bucket": { "limits": [{ "limit": 1 }] } })),
+        with("/rules/0/strategy", json!({ "concurrency": { "limit": 20 } })),
+        with("/rules/0/strategy", json!({ "concurrency": { "hold": "60s" } })),
+        with("/rules/0/strategy", json!({ "concurrency": { "limit": 20, "hold": 60 } })),
+        with("/rules/0/strategy", json!({ "concurrency": { "limit": 20, "hold": "60s", "window": "60s" } })),
         with("/rules/0/action", json!("drop")),
         with("/rules/0/candidate_for", json!(["b"])),
         with("/rules/0/share", json!("half")),
@@ -179,6 +184,11 @@ fn is_met(whole: &Value, part: &Value, keyword: Keyword<'_>, value: &Value) -> R
         "anyOf" => options().any(|option| accepts(option, value)),
         "minimum" => value.as_f64().is_none_or(|number| number >= needed.as_f64().unwrap()),
         "minLength" => value.as_str().is_none_or(|text| text.len() as u64 >= needed.as_u64().unwrap()),
+        "maxLength" => {
+            value.as_str().is_none_or(|text| text.chars().count() as u64 <= needed.as_u64().unwrap())
+        }
+        "minItems" => value.as_array().is_none_or(|items| items.len() as u64 >= needed.as_u64().unwrap()),
+        "maxItems" => value.as_array().is_none_or(|items| items.len() as u64 <= needed.as_u64().unwrap()),
         // The only patterns are those of a period and of a time of day.
         "pattern" if needed.as_str().unwrap().contains(':') => {
             value.as_str().is_none_or(|text| text.contains(':') && text.parse::<Starts>().is_ok())

@@ -38,7 +38,7 @@ enum Presence {
 }
 
 /// Columns that `trypema rules migrate` adds. An existing column of such a name has another meaning.
-const ADDED: [&str; 23] = [
+const ADDED: [&str; 24] = [
     "limits",
     "group_ms",
     "hard_limit_factor",
@@ -61,6 +61,7 @@ const ADDED: [&str; 23] = [
     "zone",
     "starts",
     "refused_by_older_servers",
+    "hold_seconds",
     "revision",
 ];
 
