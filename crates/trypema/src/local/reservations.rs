@@ -26,6 +26,7 @@ use crate::strategy::reservations::{Entry, MAX_HOLD, ReservationTable};
 use crate::strategy::{
     Concurrency, ConcurrencyLimit, Limit, Payment, RETRY_AFTER, Spend, Strategy, with_strategy,
 };
+use crate::units::MAX_EXACT;
 
 /// The location of the table of a check.
 struct TableLocation<'p> {
@@ -106,7 +107,7 @@ impl LocalRateLimiterProvider {
             let entry = decided.as_ref().ok().filter(|_| is_allowed).map(|decided| Entry {
                 id: request.name.id,
                 request: request.name.request,
-                units: check.cost,
+                units: check.cost.min(MAX_EXACT),
                 recorded: decided[location.index].1,
                 expires_at: now + request.ttl,
                 is_settled: false,

@@ -95,7 +95,7 @@ impl Plan {
         }
         let PlanBuilder { list_match, outcomes, keys, unheld, shadow_count, .. } = builder;
         let verdict = Verdict { set, list_match, outcomes, keys, unheld };
-        let is_blocked = verdict.rules().any(|rule| rule.is_denying());
+        let is_blocked = verdict.is_denied_by_a_rule();
         Ok(Self { verdict, is_blocked, shadow_count })
     }
 
