@@ -1,4 +1,4 @@
-//! Rate limiting with six strategies and exact decisions: inside one process, shared through Redis, or with
+//! Rate limiting with seven strategies and exact decisions: inside one process, shared through Redis, or with
 //! units leased from Redis.
 //!
 //! A *strategy* is the algorithm. A *provider* is the place where the state is kept. A *key* names the caller
@@ -58,6 +58,7 @@
 //! | about L per window in two words | [sliding-window counter](SlidingWindowLimit) | 2 L − 1 | two words |
 //! | quotas that restart on the hour, or with each day, week or month of a calendar | [fixed window](FixedWindowLimit) | 2 L (around a boundary) | two words |
 //! | to stop guessing: logins, codes, sign-ups | [abuse](AbuseLimit) | threshold − 1 | grows with attempts |
+//! | at most N requests in flight | [concurrency](ConcurrencyLimit) | L at the same time | grows with holders |
 //!
 //! If in doubt, use a token bucket for traffic, absolute for money, and abuse for passwords.
 //!

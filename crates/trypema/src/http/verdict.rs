@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::iter::once;
+use std::time::Duration;
 
 use super::error_code::ErrorCode;
 use super::headers::whole_seconds;

@@ -10,6 +10,8 @@
 mod error_response;
 mod fields;
 mod grpc;
+#[cfg(all(feature = "rules", feature = "redis-tokio"))]
+mod in_flight;
 mod problem;
 #[cfg(feature = "redis-tokio")]
 mod redis;

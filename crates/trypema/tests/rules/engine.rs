@@ -8,6 +8,7 @@ mod explaining;
 mod failure_policy;
 mod five_rules;
 mod hostile;
+mod in_flight;
 #[cfg(feature = "tracing")]
 mod logging;
 mod matching;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use trypema::rules::{IfMissing, NeededAttribute, RuleSet};
+use trypema::rules::{IfMissing, NeededAttribute, Numbers, RuleSet};
 
 /// The attributes that `/v1/forward-auth` derives from the proxy's headers. `POST /v1/check` derives none:
 /// its caller sends every attribute.
@@ -26,7 +26,13 @@ pub(super) fn hints(rules: &RuleSet) -> impl Iterator<Item = String> {
             unmatched.rule.endpoints.join(", "),
         )
     });
-    missing.chain(plan).chain(unmatched).chain(of_number(rules)).collect::<Vec<_>>().into_iter()
+    missing
+        .chain(plan)
+        .chain(unmatched)
+        .chain(of_concurrency(rules))
+        .chain(of_number(rules))
+        .collect::<Vec<_>>()
+        .into_iter()
 }
 
 /// The effect of a missing attribute, in the order of the hints.
@@ -86,6 +92,16 @@ fn of_plan(rules: &RuleSet) -> Option<String> {
              it are not limited by {}",
             listed(&ids),
         )
+    })
+}
+
+/// Returns a hint about rules that only reservations obey.
+fn of_concurrency(rules: &RuleSet) -> Option<String> {
+    let in_flight =
+        rules.rules().filter(|rule| rule.enabled && matches!(rule.strategy, Numbers::Concurrency(_)));
+    let ids: Vec<&str> = in_flight.map(|rule| rule.id.as_str()).collect();
+    (!ids.is_empty()).then(|| {
+        format!("only reservations hold units; checks and forward-auth are not limited by {}", listed(&ids))
     })
 }
 
@@ -151,6 +167,18 @@ mod tests {
             messages[1].contains("`plan`") && messages[1].contains("not limited by `plans`"),
             "{}",
             messages[1]
+        );
+    }
+
+    #[test]
+    fn rules_that_only_reservations_obey_get_a_hint() {
+        let in_flight = "scope: ip, strategy: {concurrency: {limit: 20, hold: 60s}}";
+        let messages = of(&format!(
+            "rules: [{{id: a, {in_flight}}}, {{id: b, {in_flight}}}, {{id: c, enabled: false, {in_flight}}}]"
+        ));
+        assert_eq!(
+            messages,
+            ["only reservations hold units; checks and forward-auth are not limited by `a`, `b`"]
         );
     }
 

@@ -19,6 +19,9 @@ const MAX_LISTED: usize = 100;
 
 /// Reads everything in one statement, so that it is consistent, and each table as one value, because
 /// decoding thousands of rows would block a thread that decides.
+///
+/// It names a column of the last migration, so that a server finds outdated tables when it starts, and not
+/// when the first change is written.
 const EVERYTHING: &str = "
     SELECT 'rule', coalesce(json_agg(json_build_array(revision, json_strip_nulls(to_json(r)))), '[]')::text FROM rate_limit_rules r
     UNION ALL
@@ -28,7 +31,8 @@ const EVERYTHING: &str = "
     UNION ALL
     SELECT 'unit', coalesce(json_agg(json_build_array(revision, json_strip_nulls(to_json(u)))), '[]')::text FROM rate_limit_units u
     UNION ALL
-    SELECT 'state', json_build_array(json_build_array(revision, set_id || ' ' || change_id))::text FROM rate_limit_state";
+    SELECT 'state', json_build_array(json_build_array(revision, set_id || ' ' || change_id))::text FROM rate_limit_state
+    WHERE NOT EXISTS (SELECT hold_seconds FROM rate_limit_rules WHERE false)";
 
 const VERSION: &str = "SELECT revision, set_id || ' ' || change_id FROM rate_limit_state";
 

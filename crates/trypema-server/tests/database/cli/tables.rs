@@ -21,7 +21,7 @@ fn tables_are_made_once() {
         (made.code, made.out.as_str()),
         (
             Some(0),
-            "migrations applied: rules, refill_rate, if_missing, explain_numbers, units_and_conditions\n"
+            "migrations applied: rules, refill_rate, if_missing, explain_numbers, units_and_conditions, concurrency\n"
         ),
         "{made:?}"
     );
@@ -66,32 +66,30 @@ fn of_overrides_for_one_path_the_one_that_matched_is_kept() {
     assert_eq!(service.get("/readyz").status, 200);
 }
 
-/// The migrations before units and conditions.
-const BEFORE_UNITS: [&str; 4] = [
+/// The migrations, up to the one before the last.
+const MIGRATIONS: [&str; 5] = [
     include_str!("../../../migrations/0001_rules.sql"),
     include_str!("../../../migrations/0002_refill_rate.sql"),
     include_str!("../../../migrations/0003_if_missing.sql"),
     include_str!("../../../migrations/0004_explain_numbers.sql"),
+    include_str!("../../../migrations/0005_units_and_conditions.sql"),
 ];
 
-/// Returns a database whose tables were created by the previous version, with some rows.
-fn database_before_units() -> postgres::Server {
+/// Returns a database with the tables after this many migrations, with some rows.
+fn database_after(migrations: usize) -> postgres::Server {
     let database = postgres::Server::start().unwrap();
     assert_eq!(ran(&["rules", "migrate", "--database-url", &database.url()]).code, Some(0));
     // The table of migrations has their checksums.
-    let emptied = "
-        CREATE SCHEMA kept;
-        CREATE TABLE kept.migrations AS SELECT * FROM _trypema_migrations WHERE version <= 4;
+    let emptied = format!(
+        "CREATE SCHEMA kept;
+        CREATE TABLE kept.migrations AS SELECT * FROM _trypema_migrations WHERE version <= {migrations};
         DROP SCHEMA public CASCADE;
-        CREATE SCHEMA public;";
+        CREATE SCHEMA public;"
+    );
     let migrated = "CREATE TABLE _trypema_migrations AS TABLE kept.migrations; DROP SCHEMA kept CASCADE;";
+    let made = MIGRATIONS[..migrations].join("\n");
     // The tables belong to the role that migrates.
-    database
-        .sql(&format!(
-            "SET ROLE trypema;\nBEGIN;\n{emptied}\n{}\n{migrated}\nCOMMIT;",
-            BEFORE_UNITS.join("\n")
-        ))
-        .unwrap();
+    database.sql(&format!("SET ROLE trypema;\nBEGIN;\n{emptied}\n{made}\n{migrated}\nCOMMIT;")).unwrap();
     let rows = "
         INSERT INTO rate_limit_rules (id, scope, algorithm, limit_count, window_seconds, if_missing)
         VALUES ('per-user', 'user', 'fixed_window', 2, 3600, 'deny'), ('all', 'global', 'absolute', 100, 60, 'skip');
@@ -105,17 +103,18 @@ fn database_before_units() -> postgres::Server {
 
 #[test]
 fn rows_and_history_of_the_previous_version_are_kept() {
-    let database = database_before_units();
+    let database = database_after(4);
     let url = database.url();
     let rows = "SELECT to_jsonb(r) FROM rate_limit_rules r ORDER BY id";
-    let columns = "'{unit,postpaid,conditions,per,zone,starts,refused_by_older_servers}'::text[]";
+    let columns =
+        "'{unit,postpaid,conditions,per,zone,starts,refused_by_older_servers,hold_seconds}'::text[]";
     let before = database.sql(rows).unwrap();
     let early = ran(&["serve", "--listen", "127.0.0.1:0", "--database-url", &url]);
     assert_eq!(early.code, Some(2), "{early:?}");
     assert!(early.err.contains("`trypema rules migrate`"), "{early:?}");
 
     let made = ran(&["rules", "migrate", "--database-url", &url]);
-    assert_eq!(made.out, "migrations applied: units_and_conditions\n", "{made:?}");
+    assert_eq!(made.out, "migrations applied: units_and_conditions, concurrency\n", "{made:?}");
     let after = database.sql(&rows.replace("to_jsonb(r)", &format!("to_jsonb(r) - {columns}"))).unwrap();
     assert_eq!(after, before);
     let added = "SELECT DISTINCT unit IS NULL, postpaid, conditions, refused_by_older_servers IS NULL FROM rate_limit_rules";
@@ -135,10 +134,51 @@ fn rows_and_history_of_the_previous_version_are_kept() {
     assert_eq!(exported("/v1/ruleset"), stored);
 }
 
+#[test]
+fn tables_without_concurrency_are_upgraded() {
+    let database = database_after(5);
+    let url = database.url();
+    let rows = "SELECT to_jsonb(r) - 'hold_seconds' FROM rate_limit_rules r ORDER BY id";
+    let before = database.sql(rows).unwrap();
+    let insert = "INSERT INTO rate_limit_rules (id, scope, algorithm, limit_count) VALUES ('early', 'user', 'concurrency', 1)";
+    let refused = database.sql(insert).unwrap_err().to_string();
+    assert!(refused.contains("algorithm_is_known"), "{refused}");
+    let early = ran(&["serve", "--listen", "127.0.0.1:0", "--database-url", &url]);
+    assert_eq!(early.code, Some(2), "{early:?}");
+    assert!(early.err.contains("`trypema rules migrate`"), "{early:?}");
+
+    let made = ran(&["rules", "migrate", "--database-url", &url]);
+    assert_eq!(made.out, "migrations applied: concurrency\n", "{made:?}");
+    assert_eq!(database.sql(rows).unwrap(), before);
+    assert_eq!(database.sql("SELECT revision FROM rate_limit_state").unwrap(), "4");
+
+    let service = Service::start(&["--database-url", &url]);
+    let exported = |path: &str| done(&service, "GET", path, &Value::Null);
+    let old = exported("/v1/ruleset");
+    let in_flight = |limit: u64, hold: &str| {
+        json!({"id": "in-flight", "scope": "user", "unit": null,
+               "strategy": {"concurrency": {"limit": limit, "hold": hold}}})
+    };
+    done(&service, "POST", "/v1/rules", &in_flight(20, "1m"));
+    done(&service, "PUT", "/v1/rules/in-flight", &in_flight(20, "1h"));
+    let numbers = "SELECT algorithm, limit_count, hold_seconds, window_seconds IS NULL, refused_by_older_servers IS NULL
+                   FROM rate_limit_rules WHERE id = 'in-flight'";
+    assert_eq!(database.sql(numbers).unwrap(), "concurrency|20|3600.000000|t|t");
+    // The history has the numbers of both revisions.
+    let history = "SELECT before -> 'hold_seconds', after -> 'hold_seconds' FROM rate_limit_history
+                   WHERE name = 'in-flight' ORDER BY id";
+    assert_eq!(database.sql(history).unwrap(), "|60.000000\n60.000000|3600.000000");
+    let then = exported("/v1/ruleset?revision=5");
+    let rule = then["rules"].as_array().unwrap().iter().find(|rule| rule["id"] == "in-flight").unwrap();
+    assert_eq!(rule["strategy"], in_flight(20, "1m")["strategy"]);
+    done(&service, "POST", "/v1/ruleset/revert", &json!({"to": 4}));
+    assert_eq!(exported("/v1/ruleset"), old);
+}
+
 /// After the migration, a server needs no further rights.
 #[test]
 fn roles_get_the_rights_that_they_have_on_lists() {
-    let database = database_before_units();
+    let database = database_after(4);
     database
         .sql(
             "GRANT SELECT, UPDATE ON rate_limit_lists TO pg_monitor WITH GRANT OPTION;
