@@ -4,11 +4,17 @@
 //! candidate spends nothing, exactly as its live rule would in an all-or-nothing check. It then records the
 //! request only if its strategy counts denied requests.
 
-use super::{Engine, PlanDecisions};
+#[cfg(feature = "tower")]
+use super::Engine;
+use super::PlanDecisions;
+#[cfg(feature = "tower")]
 use crate::check::Deadline;
 use crate::decision::Decision;
-use crate::provider::{RecordMode, RecordRequest, RefundRequest};
+#[cfg(feature = "tower")]
+use crate::provider::RefundRequest;
+use crate::provider::{RecordMode, RecordRequest};
 use crate::rules::plan::Plan;
+#[cfg(feature = "tower")]
 use crate::rules::set::RuleSet;
 use crate::rules::verdict::DenyingRules;
 
@@ -19,8 +25,8 @@ pub(super) struct Candidates<'p> {
     pub(super) outcomes: Vec<usize>,
 }
 
+#[cfg(feature = "tower")]
 impl Engine {
-    #[cfg(feature = "tower")]
     /// Refunds the candidates for a request that was allowed. Failures are ignored: candidates never decide a
     /// request.
     pub(super) async fn refund_candidates(&self, plan: &Plan, set: &RuleSet, deadline: Deadline) {
