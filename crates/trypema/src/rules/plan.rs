@@ -163,6 +163,7 @@ impl Plan {
     }
 
     /// Replaces the limits of `checks` with those that `set` has for the same counters now.
+    #[cfg(feature = "tower")]
     pub(super) fn with_limits_of<'p>(&'p self, set: &'p RuleSet, mut checks: Checks<'p>) -> Checks<'p> {
         for (check, outcome) in checks.checks.iter_mut().zip(&checks.outcomes) {
             let old =
@@ -228,12 +229,6 @@ impl Plan {
     /// Returns a check for every rule that applies.
     pub(super) fn all_checks(&self) -> Checks<'_> {
         self.checks(self.verdict.outcomes.len(), |_| true)
-    }
-
-    /// Returns the id of the rule of an outcome.
-    pub(super) fn rule_of(&self, outcome: usize) -> Option<&str> {
-        let rule = self.verdict.outcomes.get(outcome)?.rule;
-        self.verdict.set.at(rule).map(|compiled| compiled.rule.id.as_str())
     }
 
     /// Stores decisions in their outcomes.

@@ -199,7 +199,8 @@ fn a_repeated_request_holds_no_second_slot() {
             let options = a_minute().with_id("id").unwrap().on_drop(OnDrop::Keep);
             wait_for(scene.engine.reserve(&request.costing(cost), &options))
         };
-        let left = |made: &trypema::rules::Reservation| made.verdict().rules().next().unwrap().decision.remaining();
+        let left =
+            |made: &trypema::rules::Reservation| made.verdict().rules().next().unwrap().decision.remaining();
         let (first, again) = (reserve(1).unwrap(), reserve(1).unwrap());
         assert!(!first.is_repeated() && again.is_repeated(), "{}", scene.provider);
         assert_eq!((left(&first), left(&again), first.text()), (1, 1, again.text()), "{}", scene.provider);

@@ -200,11 +200,11 @@ fn roles_get_the_rights_that_they_have_on_lists() {
 /// The servers' role owns the tables, and a superuser migrates them.
 #[test]
 fn tables_keep_their_owner_if_another_role_migrates_them() {
-    let database = database_before_units();
+    let database = database_after(4);
     database.sql("CREATE ROLE admin SUPERUSER LOGIN PASSWORD 'adm1n'").unwrap();
     let admin = format!("postgres://admin:adm1n@{}/trypema", database.addr());
     let made = ran(&["rules", "migrate", "--database-url", &admin]);
-    assert_eq!(made.out, "migrations applied: units_and_conditions\n", "{made:?}");
+    assert_eq!(made.out, "migrations applied: units_and_conditions, concurrency\n", "{made:?}");
     let owners = "SELECT DISTINCT tableowner FROM pg_tables WHERE tablename LIKE 'rate_limit_%'";
     assert_eq!(database.sql(owners).unwrap(), "trypema");
 

@@ -4,18 +4,10 @@
 //! candidate spends nothing, exactly as its live rule would in an all-or-nothing check. It then records the
 //! request only if its strategy counts denied requests.
 
-#[cfg(feature = "tower")]
-use super::Engine;
 use super::PlanDecisions;
-#[cfg(feature = "tower")]
-use crate::check::Deadline;
 use crate::decision::Decision;
-#[cfg(feature = "tower")]
-use crate::provider::RefundRequest;
 use crate::provider::{RecordMode, RecordRequest};
 use crate::rules::plan::Plan;
-#[cfg(feature = "tower")]
-use crate::rules::set::RuleSet;
 use crate::rules::verdict::DenyingRules;
 
 /// The checks of the candidates, made after the other rules have decided the request.
@@ -23,28 +15,6 @@ use crate::rules::verdict::DenyingRules;
 pub(super) struct Candidates<'p> {
     pub(super) records: Vec<RecordRequest<'p>>,
     pub(super) outcomes: Vec<usize>,
-}
-
-#[cfg(feature = "tower")]
-impl Engine {
-    /// Refunds the candidates for a request that was allowed. Failures are ignored: candidates never decide a
-    /// request.
-    pub(super) async fn refund_candidates(&self, plan: &Plan, set: &RuleSet, deadline: Deadline) {
-        if !plan.has_candidates() || !plan.verdict.is_allowed() {
-            return;
-        }
-        let candidates = plan.with_limits_of(set, plan.candidate_checks());
-        let is_spent = |outcome: usize| {
-            let decision = plan.verdict.outcomes.get(outcome).and_then(|outcome| outcome.decision);
-            decision.is_some_and(|decision| decision.is_allowed())
-        };
-        let checks = candidates.checks.iter().zip(&candidates.outcomes);
-        let refunds: Vec<RefundRequest<'_>> = checks
-            .filter(|(_, outcome)| is_spent(**outcome))
-            .map(|(check, _)| RefundRequest { check: *check, receipt: None })
-            .collect();
-        self.provider().refund_all(&refunds, deadline).wait().await;
-    }
 }
 
 impl Plan {
