@@ -1,4 +1,4 @@
-//! Slow, obvious models of the six strategies, written from the specification and not from the library.
+//! Slow, obvious models of the seven strategies, written from the specification and not from the library.
 //!
 //! A model keeps complete lists of events and scans them on every call. It finds waits by trying out times.
 //! The library has to give the same answers on every provider, step by step.
@@ -7,6 +7,7 @@ mod absolute;
 mod abuse;
 mod buckets;
 mod calendar;
+mod concurrency;
 mod fixed_window;
 mod live_instances;
 mod rational;
@@ -19,6 +20,7 @@ use std::fmt::Debug;
 pub use absolute::{AbsoluteModel, WindowLimit};
 pub use abuse::{AbuseModel, AttemptLimit, Tier, WhileBlocked};
 pub use calendar::{CalendarLimit, CalendarModel, ModelWindows};
+pub use concurrency::{ConcurrencyModel, HoldLimit};
 pub use fixed_window::{AlignedLimit, FixedWindowModel};
 pub use live_instances::LiveInstances;
 pub use sliding_window::SlidingWindowModel;
@@ -32,6 +34,9 @@ use crate::subject::{Answer, Wait};
 pub trait Model: Clone + Default + Debug {
     /// The name of the strategy.
     const NAME: &'static str;
+    /// Whether a denied call is admitted as soon as its wait has passed, if no other call is made. Concurrency
+    /// has no exact wait: holders release their units at any time, so its callers ask again soon.
+    const IS_WAIT_EXACT: bool = true;
     /// The limit, as plain numbers.
     type Limit: Clone + Debug + Send + Sync;
 

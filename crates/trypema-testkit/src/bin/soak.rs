@@ -16,8 +16,8 @@ use trypema::redis::RedisConnection;
 use trypema_testkit::blocking::connect;
 use trypema_testkit::differential::{self, Difference};
 use trypema_testkit::model::{
-    AbsoluteModel, AbuseModel, CalendarModel, FixedWindowModel, SlidingWindowModel, SuppressedModel,
-    TokenBucketModel,
+    AbsoluteModel, AbuseModel, CalendarModel, ConcurrencyModel, FixedWindowModel, SlidingWindowModel,
+    SuppressedModel, TokenBucketModel,
 };
 use trypema_testkit::redis::Server;
 use trypema_testkit::subject::RedisStrategy;
@@ -32,7 +32,7 @@ const SHOWN: u64 = 3;
 type Play = fn(u64) -> Result<usize, Box<Difference>>;
 
 /// Each strategy, with the functions that play a trace on the local provider and on Redis.
-const STRATEGIES: [(&str, [Play; 2]); 7] = [
+const STRATEGIES: [(&str, [Play; 2]); 8] = [
     plays::<AbsoluteModel>(),
     plays::<SuppressedModel>(),
     plays::<TokenBucketModel>(),
@@ -40,6 +40,7 @@ const STRATEGIES: [(&str, [Play; 2]); 7] = [
     plays::<FixedWindowModel>(),
     plays::<CalendarModel>(),
     plays::<AbuseModel>(),
+    plays::<ConcurrencyModel>(),
 ];
 
 const fn plays<M: RedisStrategy>() -> (&'static str, [Play; 2]) {

@@ -3,10 +3,13 @@
 
 use std::time::Duration;
 
-use trypema::strategy::{Absolute, Abuse, FixedWindow, Leasable, SlidingWindow, Suppressed, TokenBucket};
+use trypema::strategy::{
+    Absolute, Abuse, Concurrency, FixedWindow, Leasable, SlidingWindow, Suppressed, TokenBucket,
+};
 use trypema::{
-    AbsoluteLimit, AbuseLimit, AbuseTier, FixedWindowLimit, HardLimitFactor, RateGroupSizeMs, RateLimit,
-    RateLimiter, SlidingWindowLimit, SuppressedLimit, TokenBucketLimits, TokenLimit, WindowSizeSeconds,
+    AbsoluteLimit, AbuseLimit, AbuseTier, ConcurrencyLimit, FixedWindowLimit, HardLimitFactor,
+    RateGroupSizeMs, RateLimit, RateLimiter, SlidingWindowLimit, SuppressedLimit, TokenBucketLimits,
+    TokenLimit, WindowSizeSeconds,
 };
 use trypema::{hybrid, redis};
 
@@ -112,6 +115,21 @@ impl HybridStrategy for Abuse {
     fn limit(capacity: u64, window: Duration) -> AbuseLimit {
         let tier = AbuseTier::new(window, capacity + 1, window).unwrap();
         AbuseLimit::new(tier, tier)
+    }
+}
+
+/// Units are held for one window, unless they are released sooner.
+impl HybridStrategy for Concurrency {
+    fn hybrid(limits: &RateLimiter) -> &hybrid::HybridLimiter<Self> {
+        limits.hybrid().concurrency()
+    }
+
+    fn redis(limits: &RateLimiter) -> &redis::RedisLimiter<Self> {
+        limits.redis().concurrency()
+    }
+
+    fn limit(capacity: u64, window: Duration) -> ConcurrencyLimit {
+        ConcurrencyLimit::new(capacity, window).unwrap()
     }
 }
 

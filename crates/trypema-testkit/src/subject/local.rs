@@ -6,20 +6,22 @@ use std::time::Duration;
 
 use trypema::clock::ManualClock;
 use trypema::local::LocalLimiter;
-use trypema::strategy::{Absolute, Abuse, FixedWindow, SlidingWindow, Strategy, Suppressed, TokenBucket};
+use trypema::strategy::{
+    Absolute, Abuse, Concurrency, FixedWindow, SlidingWindow, Strategy, Suppressed, TokenBucket,
+};
 use trypema::{
-    AbsoluteLimit, AbuseDecision, AbuseLimit, AbuseTier, CalendarWindow, Decision, FixedWindowLimit,
-    HardLimitFactor, LocalReceipt, RateGroupSizeMs, RateLimit, RateLimiter, SlidingWindowLimit,
-    SuppressedDecision, SuppressedLimit, TokenBucketDecision, TokenBucketLimits, TokenLimit,
-    WindowSizeSeconds,
+    AbsoluteLimit, AbuseDecision, AbuseLimit, AbuseTier, CalendarWindow, ConcurrencyLimit, Decision,
+    FixedWindowLimit, HardLimitFactor, LocalReceipt, RateGroupSizeMs, RateLimit, RateLimiter,
+    SlidingWindowLimit, SuppressedDecision, SuppressedLimit, TokenBucketDecision, TokenBucketLimits,
+    TokenLimit, WindowSizeSeconds,
 };
 
 use super::Detail;
 use super::library::{LibrarySubject, Provides, micros};
 use crate::model::{
     AbsoluteModel, AbuseModel, AlignedLimit, AttemptLimit, Bucket, CalendarLimit, CalendarModel,
-    FixedWindowModel, Model, ModelWindows, SheddingLimit, SlidingWindowModel, SuppressedModel, Tier,
-    TokenBucketModel, WindowLimit,
+    ConcurrencyModel, FixedWindowModel, HoldLimit, Model, ModelWindows, SheddingLimit, SlidingWindowModel,
+    SuppressedModel, Tier, TokenBucketModel, WindowLimit,
 };
 
 /// A model whose strategy the library has.
@@ -214,5 +216,21 @@ impl LocalStrategy for AbuseModel {
             long_count: decision.long_count(),
             block_us: micros(decision.block_ends_after()),
         }
+    }
+}
+
+impl LocalStrategy for ConcurrencyModel {
+    type Strategy = Concurrency;
+
+    fn limiter(limits: &RateLimiter) -> &LocalLimiter<Concurrency> {
+        limits.local().concurrency()
+    }
+
+    fn limit(limit: &HoldLimit) -> ConcurrencyLimit {
+        ConcurrencyLimit::new(limit.limit, Duration::from_micros(limit.hold_us)).unwrap()
+    }
+
+    fn detail(_: &Decision) -> Detail {
+        Detail::Plain
     }
 }

@@ -6,14 +6,16 @@ use std::sync::Arc;
 use trypema::RateLimiter;
 use trypema::clock::ManualClock;
 use trypema::redis::{RedisConnection, RedisLimiter, RedisReceipt};
-use trypema::strategy::{Absolute, Abuse, FixedWindow, SlidingWindow, Suppressed, TokenBucket, Wire};
+use trypema::strategy::{
+    Absolute, Abuse, Concurrency, FixedWindow, SlidingWindow, Suppressed, TokenBucket, Wire,
+};
 
 use super::library::{LibrarySubject, Provides};
 use super::local::LocalStrategy;
 use crate::blocking::{self, Blocking};
 use crate::model::{
-    AbsoluteModel, AbuseModel, CalendarModel, FixedWindowModel, SlidingWindowModel, SuppressedModel,
-    TokenBucketModel,
+    AbsoluteModel, AbuseModel, CalendarModel, ConcurrencyModel, FixedWindowModel, SlidingWindowModel,
+    SuppressedModel, TokenBucketModel,
 };
 
 /// A model whose strategy the library has in Redis.
@@ -92,5 +94,11 @@ impl RedisStrategy for CalendarModel {
 impl RedisStrategy for AbuseModel {
     fn redis_limiter(limits: &RateLimiter) -> &RedisLimiter<Abuse> {
         limits.redis().abuse()
+    }
+}
+
+impl RedisStrategy for ConcurrencyModel {
+    fn redis_limiter(limits: &RateLimiter) -> &RedisLimiter<Concurrency> {
+        limits.redis().concurrency()
     }
 }

@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use trypema::{
-    AbsoluteLimit, AbuseLimit, AbuseTier, CalendarStart, CalendarWindow, FixedWindowLimit, HardLimitFactor,
-    LocalRateLimiterOptions, RateGroupSizeMs, RateLimit, SlidingWindowLimit, SuppressedLimit,
-    TokenBucketLimits, TokenLimit, TrypemaError, Weekday, WindowSizeSeconds,
+    AbsoluteLimit, AbuseLimit, AbuseTier, CalendarStart, CalendarWindow, ConcurrencyLimit, FixedWindowLimit,
+    HardLimitFactor, LocalRateLimiterOptions, RateGroupSizeMs, RateLimit, SlidingWindowLimit,
+    SuppressedLimit, TokenBucketLimits, TokenLimit, TrypemaError, Weekday, WindowSizeSeconds,
 };
 
 use super::provider::Unsupported;
 use super::time;
 use crate::model::WhileBlocked;
 
-/// A limit of one of the six strategies.
+/// A limit of one of the seven strategies.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Limit {
     /// A sliding window.
@@ -27,6 +27,8 @@ pub enum Limit {
     SlidingWindow(SlidingWindowLimit),
     /// Attempts and blocks.
     Abuse(AbuseLimit),
+    /// Units held at the same time.
+    Concurrency(ConcurrencyLimit),
 }
 
 /// The arguments of `inc` of the trypema 1.x API: a rate with each call, the options once.
@@ -74,7 +76,8 @@ impl From<TrypemaError> for NoLimit {
 
 /// Whether `word` begins a limit line.
 pub(super) fn is_strategy(word: &str) -> bool {
-    let names = ["absolute", "suppressed", "token_bucket", "fixed_window", "sliding_window", "abuse"];
+    let names =
+        ["absolute", "suppressed", "token_bucket", "fixed_window", "sliding_window", "abuse", "concurrency"];
     names.contains(&word)
 }
 
@@ -101,6 +104,7 @@ pub(super) fn limit(words: &[&str]) -> Result<Limit, NoLimit> {
             Ok(Limit::SlidingWindow(SlidingWindowLimit::new(limit, window)?))
         }
         ["abuse", options @ ..] => abuse(options),
+        ["concurrency", options @ ..] => concurrency(options),
         _ => Err(NoLimit::Unreadable(format!("`{}` is no limit", words.join(" ")))),
     }
 }
@@ -202,6 +206,21 @@ fn abuse(options: &[&str]) -> Result<Limit, NoLimit> {
     };
     let limit = AbuseLimit::new(short, long);
     Ok(Limit::Abuse(while_blocked.apply(limit)))
+}
+
+fn concurrency(options: &[&str]) -> Result<Limit, NoLimit> {
+    let (mut limit, mut hold) = (None, None);
+    for option in options {
+        match option.split_once('=') {
+            Some(("limit", value)) => limit = time::count(value),
+            Some(("hold", value)) => hold = Some(duration(value)?),
+            _ => return Err(unknown_option(option)),
+        }
+    }
+    let (Some(limit), Some(hold)) = (limit, hold) else {
+        return Err(NoLimit::Unreadable("a limit and a hold are needed".to_owned()));
+    };
+    Ok(Limit::Concurrency(ConcurrencyLimit::new(limit, hold)?))
 }
 
 /// Parses a tier: window, threshold, block.

@@ -49,6 +49,7 @@ impl Local {
             Limit::FixedWindow(_) => local.fixed_window().len(),
             Limit::SlidingWindow(_) => local.sliding_window().len(),
             Limit::Abuse(_) => local.abuse().len(),
+            Limit::Concurrency(_) => local.concurrency().len(),
         };
         Answer::new(Head::Done).with("keys", Value::Count(keys as u64))
     }
@@ -90,6 +91,7 @@ impl Provider for Local {
             Limit::FixedWindow(limit) => core(&local.fixed_window(), limit, call, &mut self.receipts),
             Limit::SlidingWindow(limit) => core(&local.sliding_window(), limit, call, &mut self.receipts),
             Limit::Abuse(limit) => abuse(local.abuse(), limit, call, &mut self.receipts),
+            Limit::Concurrency(limit) => core(&local.concurrency(), limit, call, &mut self.receipts),
         }
     }
 }

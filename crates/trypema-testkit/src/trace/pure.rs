@@ -6,7 +6,7 @@ use std::time::Duration;
 use trypema::DecisionTime;
 use trypema::clock::Timestamp;
 use trypema::strategy::{
-    Absolute, Abuse, Call, FixedWindow, Refund, SlidingWindow, Strategy, Suppressed, TokenBucket,
+    Absolute, Abuse, Call, Concurrency, FixedWindow, Refund, SlidingWindow, Strategy, Suppressed, TokenBucket,
 };
 
 use super::answer::{Answer, Head, Value};
@@ -25,6 +25,7 @@ pub struct Pure {
     fixed_window: Keys<FixedWindow>,
     sliding_window: Keys<SlidingWindow>,
     abuse: Keys<Abuse>,
+    concurrency: Keys<Concurrency>,
 }
 
 impl Provider for Pure {
@@ -36,6 +37,7 @@ impl Provider for Pure {
             Limit::FixedWindow(limit) => self.fixed_window.call(limit, call),
             Limit::SlidingWindow(limit) => self.sliding_window.call(limit, call),
             Limit::Abuse(limit) => self.abuse.call(limit, call),
+            Limit::Concurrency(limit) => self.concurrency.call(limit, call),
         }
     }
 }

@@ -82,6 +82,7 @@ impl Provider for OnRedis {
             Limit::FixedWindow(limit) => core(&Blocking(redis.fixed_window()), limit, call, receipts),
             Limit::SlidingWindow(limit) => core(&Blocking(redis.sliding_window()), limit, call, receipts),
             Limit::Abuse(limit) => abuse(redis.abuse(), limit, call, receipts),
+            Limit::Concurrency(limit) => core(&Blocking(redis.concurrency()), limit, call, receipts),
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Converts the library's decisions to the format's notation.
 
-use trypema::strategy::{Absolute, Abuse, FixedWindow, SlidingWindow, Strategy, Suppressed, TokenBucket};
+use trypema::strategy::{
+    Absolute, Abuse, Concurrency, FixedWindow, SlidingWindow, Strategy, Suppressed, TokenBucket,
+};
 use trypema::{
     AbuseDecision, Decision, LimiterDecision, RateLimitDecision, SuppressedDecision, TokenBucketDecision,
 };
@@ -26,6 +28,12 @@ impl Worded for FixedWindow {
 }
 
 impl Worded for SlidingWindow {
+    fn answer(decision: &Decision) -> Answer {
+        core(decision)
+    }
+}
+
+impl Worded for Concurrency {
     fn answer(decision: &Decision) -> Answer {
         core(decision)
     }

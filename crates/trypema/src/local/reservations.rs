@@ -26,6 +26,7 @@ use crate::strategy::reservations::{Entry, MAX_HOLD, ReservationTable};
 use crate::strategy::{
     Concurrency, ConcurrencyLimit, Limit, Payment, RETRY_AFTER, Spend, Strategy, with_strategy,
 };
+use crate::units::MAX_EXACT;
 
 /// The location of the table of a check.
 struct TableLocation<'p> {
@@ -48,12 +49,12 @@ struct LockedShard<'p> {
 /// The state of a check of a reservation before the counters are asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TableDecision {
-    /// The reservation is known, and expires at this time.
-    Known(Timestamp),
+    /// The reservation is known, and expires at this time. With the units left, as of a concurrency limit.
+    Known(Timestamp, Option<Decision>),
     /// The id is that of another request.
     Conflict,
-    /// The table has no room.
-    Full,
+    /// The table has no room. With the units left, as of a concurrency limit.
+    Full(Option<Decision>),
     /// The counter has to decide.
     Open,
     /// A concurrency limit has decided.
@@ -106,7 +107,7 @@ impl LocalRateLimiterProvider {
             let entry = decided.as_ref().ok().filter(|_| is_allowed).map(|decided| Entry {
                 id: request.name.id,
                 request: request.name.request,
-                units: check.cost,
+                units: check.cost.min(MAX_EXACT),
                 recorded: decided[location.index].1,
                 expires_at: now + request.ttl,
                 is_settled: false,
@@ -127,7 +128,7 @@ impl LocalRateLimiterProvider {
     ) -> Result<Vec<(Decision, Timestamp)>, TrypemaError> {
         let is_open = |state: &TableDecision| *state == TableDecision::Open;
         let is_denied = states.iter().any(|state| match state {
-            TableDecision::Full => true,
+            TableDecision::Full(_) => true,
             TableDecision::Decided(decision) => !decision.is_allowed(),
             _ => false,
         });
@@ -148,14 +149,19 @@ impl LocalRateLimiterProvider {
         let mut opened = opened.drain(..);
         let decision = |(check, state): (&Check<'_>, &TableDecision)| match state {
             TableDecision::Decided(decision) => (*decision, now),
-            TableDecision::Full => (without_room(self.usage(check), now), now),
+            TableDecision::Full(usage) => {
+                (without_room(usage.unwrap_or_else(|| self.usage(check)), now), now)
+            }
             TableDecision::Open => opened.next().unwrap_or((Decision::refused(), now)),
-            TableDecision::Known(_) | TableDecision::Conflict => (self.usage(check), now),
+            TableDecision::Known(_, usage) => (usage.unwrap_or_else(|| self.usage(check)), now),
+            // A conflict fails the request before this is called.
+            TableDecision::Conflict => (Decision::refused(), now),
         };
         Ok(checks.iter().zip(states).map(decision).collect())
     }
 
-    /// Returns the units that are left, as an allowed decision.
+    /// Returns the units of a counter that are left, as an allowed decision. Not for concurrency limits: their
+    /// counters are the tables, whose shards are locked.
     fn usage(&self, check: &Check<'_>) -> Decision {
         let spend = Spend { cost: 0, payment: Payment::Debit };
         with_strategy!(check.limit, |S, limit| {
@@ -285,18 +291,26 @@ fn decide_table(
     let decide = |table: &ReservationTable| match check.limit {
         Limit::Concurrency(limit) => TableDecision::Decided(decide_concurrency(limit, table, check, now)),
         _ if table.has_room(now) => TableDecision::Open,
-        _ => TableDecision::Full,
+        _ => TableDecision::Full(None),
+    };
+    let usage = |table: &ReservationTable| match check.limit {
+        Limit::Concurrency(limit) => {
+            Some(decide_concurrency(limit, table, &Check { cost: 0, ..*check }, now))
+        }
+        _ => None,
     };
     if let Some(table) = shard.find(location.key.hash, &location.key.key) {
         return match table.find(name.id, now) {
-            Some(known) if known.request == name.request => TableDecision::Known(known.expires_at),
+            Some(known) if known.request == name.request => {
+                TableDecision::Known(known.expires_at, usage(table))
+            }
             Some(_) => TableDecision::Conflict,
             None => decide(table),
         };
     }
     location.map.sweep(shard, now);
     if !location.map.try_reserve(shard, now) {
-        return TableDecision::Full;
+        return TableDecision::Full(usage(&ReservationTable::default()));
     }
     decide(&ReservationTable::default())
 }
@@ -322,7 +336,7 @@ fn write_table(
     state: TableDecision,
     entry: Option<Entry>,
 ) -> Option<ReservedCheck> {
-    if let TableDecision::Known(expires_at) = state {
+    if let TableDecision::Known(expires_at, _) = state {
         let expires_in = duration_between(now, expires_at);
         return Some(ReservedCheck { expires_in, is_known: true, expired: 0 });
     }
@@ -345,7 +359,7 @@ fn write_table(
     if let Some(table) = shard.find(location.key.hash, &location.key.key) {
         return write(table);
     }
-    if state == TableDecision::Full {
+    if matches!(state, TableDecision::Full(_)) {
         return None;
     }
     let mut table = ReservationTable::default();

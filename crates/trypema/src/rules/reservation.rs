@@ -275,10 +275,19 @@ pub struct Settlement {
 }
 
 impl Settlement {
-    /// Whether this call settled the reservation: no counter failed, and no counter had settled it before or
-    /// did not know it. True for a reservation that no rule applied to.
+    /// Whether this call settled the whole reservation: no counter failed, and no counter had settled it
+    /// before or did not know it. True for a reservation that no rule applied to.
     pub fn is_complete(&self) -> bool {
         self.rules.iter().all(|rule| matches!(rule.status, SettledStatus::Settled { .. }))
+    }
+
+    /// Whether this call settled the reservation at one counter at least, and no counter failed. Unlike
+    /// [`is_complete`](Settlement::is_complete), this holds if a rule was removed in the meantime, or a
+    /// counter was reset, or if this call settled what an earlier one had failed to settle.
+    pub fn is_settled(&self) -> bool {
+        let is_failed = |rule: &SettledRule| matches!(rule.status, SettledStatus::Failed(_));
+        let is_settled = |rule: &SettledRule| matches!(rule.status, SettledStatus::Settled { .. });
+        self.rules.is_empty() || (self.rules.iter().any(is_settled) && !self.rules.iter().any(is_failed))
     }
 }
 

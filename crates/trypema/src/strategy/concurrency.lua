@@ -18,15 +18,12 @@ end
 local function decide(limit, state, now, stamp, cost, needed)
   local held, has_room = held_at(state, now)
   needed = needed or cost
-  local latest = state.latest
-  local is_back = is_stepped_back(state, now, limit.hold)
-  if is_back then
-    latest = now + 2 * limit.hold
-  end
+  local latest, is_stepped_back = latest_expiry_at(state, now, limit.hold)
   local admitted = needed <= (has_room and limit.limit - held or 0) or needed == 0
   return {
-    admitted = admitted, has_room = has_room, held = held, latest = latest, stamp = math.max(stamp, now),
-    is_stepped_back = is_back,
+    admitted = admitted, has_room = has_room, held = held, latest = latest, is_stepped_back = is_stepped_back,
+    -- At most one hold ahead, because more would look like a clock that went back.
+    recorded = math.min(stamp, now + limit.hold),
   }
 end
 
@@ -35,11 +32,13 @@ local function commit(limit, state, now, cost, outcome)
     step_back(state, now, limit.hold)
     state.is_changed = true
   end
-  if outcome.admitted and cost > 0 then
+  -- A debit may find nothing left to count.
+  local units = math.min(cost, 2 ^ 53 - 1 - outcome.held)
+  if outcome.admitted and units > 0 then
     forget_expired_entries(state, now)
     insert_entry(state, {
-      id = ANONYMOUS, request = string.rep('\0', 8), units = math.min(cost, 2 ^ 53 - 1 - outcome.held),
-      recorded = outcome.stamp, expires_at = outcome.stamp + limit.hold, is_settled = false,
+      id = ANONYMOUS, request = string.rep('\0', 8), units = units,
+      recorded = outcome.recorded, expires_at = outcome.recorded + limit.hold, is_settled = false,
     })
     state.is_changed = true
   end
@@ -60,7 +59,7 @@ end
 
 -- Returns the time at which committing the outcome, decided at `now`, records its units.
 local function recorded_time(_, o)
-  return o.stamp
+  return o.recorded
 end
 
 local function encode_outcome(_, o)

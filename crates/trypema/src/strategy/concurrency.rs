@@ -70,6 +70,12 @@ impl ConcurrencyLimit {
     pub fn hold(&self) -> Duration {
         Duration::from_micros(self.hold_us)
     }
+
+    /// Returns the time from which `call` holds its units for the usual time: at most one hold ahead, because
+    /// more would look like a clock that went back.
+    fn recorded_at(&self, call: Call) -> u64 {
+        call.stamp.as_micros().min(call.now.as_micros() + self.hold_us)
+    }
 }
 
 /// The concurrency strategy's state of a key.
@@ -92,8 +98,9 @@ impl ConcurrencyOutcome {
         let now = call.now.as_micros();
         let free = if has_room { limit.limit.saturating_sub(units) } else { 0 };
         let is_admitted = call.needed <= free;
-        let resets_at = match (is_admitted && call.cost > 0, units > 0) {
-            (true, _) => latest.max(call.stamp.as_micros() + limit.hold_us),
+        let is_recorded = is_admitted && call.units_to_record(units, MAX_EXACT) > 0;
+        let resets_at = match (is_recorded, units > 0 || !has_room) {
+            (true, _) => latest.max(limit.recorded_at(call) + limit.hold_us),
             (false, true) => latest,
             (false, false) => now,
         };
@@ -125,10 +132,7 @@ impl Strategy for Concurrency {
     type Decision<'l> = Decision;
 
     fn decide(limit: &ConcurrencyLimit, table: &ConcurrencyState, call: Call) -> ConcurrencyOutcome {
-        let latest = match table.is_stepped_back(call.now, limit.hold_us) {
-            true => call.now.as_micros() + 2 * limit.hold_us,
-            false => table.latest_expiry().as_micros(),
-        };
+        let latest = table.latest_expiry_at(call.now, limit.hold_us).as_micros();
         let (units, has_room) = (table.held(call.now), table.has_room(call.now));
         ConcurrencyOutcome::new(limit, call, HeldUnits { units, has_room, latest })
     }
@@ -166,21 +170,24 @@ impl Strategy for Concurrency {
         if table.is_stepped_back(call.now, limit.hold_us) {
             table.step_back(call.now, limit.hold_us);
         }
-        if outcome.is_admitted && call.cost > 0 {
+        let units = call.units_to_record(table.held(call.now), MAX_EXACT);
+        // A debit may find nothing left to count.
+        if outcome.is_admitted && units > 0 {
             table.forget_expired(call.now);
+            let recorded = limit.recorded_at(call);
             table.insert(Entry {
                 id: ReservationId::ANONYMOUS,
                 request: 0,
-                units: call.units_to_record(table.held(call.now), MAX_EXACT),
-                recorded: call.stamp,
-                expires_at: Timestamp::derived(call.stamp.as_micros() + limit.hold_us),
+                units,
+                recorded: Timestamp::derived(recorded),
+                expires_at: Timestamp::derived(recorded + limit.hold_us),
                 is_settled: false,
             });
         }
     }
 
-    fn recorded_at(_: &ConcurrencyLimit, _: &ConcurrencyOutcome, call: Call) -> Timestamp {
-        call.stamp
+    fn recorded_at(limit: &ConcurrencyLimit, _: &ConcurrencyOutcome, call: Call) -> Timestamp {
+        Timestamp::derived(limit.recorded_at(call))
     }
 
     fn condensed(_: &ConcurrencyLimit, table: &ConcurrencyState, now: Timestamp) -> ConcurrencyState {

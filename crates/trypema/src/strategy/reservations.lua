@@ -4,6 +4,8 @@
 --            <B 1 if settled>
 -- The entries stay one string: most calls look at the head only, or at one entry.
 local HEAD_BYTES, ENTRY_BYTES, MAX_ENTRIES = 25, 49, 4096
+-- One hour.
+local LONGEST_HOLD = 3600000000
 local ANONYMOUS = string.rep('\0', 16)
 
 local function empty_table()
@@ -97,13 +99,31 @@ local function forget_expired_entries(t, now)
   return lost
 end
 
-local function is_stepped_back(t, now, hold)
-  return t.latest > now + 2 * hold
+local function is_from_the_future(e, now, hold)
+  return e.expires_at > now + 2 * hold and (e.recorded > now + hold or e.expires_at > now + hold + LONGEST_HOLD)
 end
 
+-- Returns the time at which every entry has expired, and whether one was made in the future: the clock went back by more
+-- than `hold`. An entry that was made in time expires when its holder was told, even if the limit has got a much shorter
+-- hold since. A renewed entry shows the step by its expiry alone.
+local function latest_expiry_at(t, now, hold)
+  if t.latest <= now + 2 * hold then
+    return t.latest, false
+  end
+  local latest, is_stepped_back = 0, false
+  for at = 1, #t.entries, ENTRY_BYTES do
+    local e = entry_at(t, at)
+    local is_future = is_from_the_future(e, now, hold)
+    latest = math.max(latest, is_future and now + hold or e.expires_at)
+    is_stepped_back = is_stepped_back or is_future
+  end
+  return latest, is_stepped_back
+end
+
+-- Lets entries that were made in the future expire `hold` after `now`.
 local function step_back(t, now, hold)
   rebuild(t, function(e)
-    if e.expires_at > now + 2 * hold then
+    if is_from_the_future(e, now, hold) then
       e.expires_at = now + hold
     end
     return e
@@ -127,22 +147,30 @@ local function find_entry(t, id, now)
   end
 end
 
-local function insert_entry(t, e)
-  local text = packed(e)
-  local is_joined = false
-  if e.id == ANONYMOUS then
-    for at = 1, #t.entries, ENTRY_BYTES do
-      local other = entry_at(t, at)
-      if other.id == ANONYMOUS and other.recorded == e.recorded and other.expires_at == e.expires_at then
-        other.units = other.units + e.units
-        t.entries = t.entries:sub(1, at - 1) .. packed(other) .. t.entries:sub(at + ENTRY_BYTES)
-        is_joined = true
-        break
-      end
+-- Returns the entry that the units of the new entry `new` join, if they do: see `insert` in reservations.rs.
+local function joined_by(t, new)
+  if new.id ~= ANONYMOUS then
+    return
+  end
+  local is_full = #t.entries >= MAX_ENTRIES * ENTRY_BYTES
+  for at = #t.entries - ENTRY_BYTES + 1, 1, -ENTRY_BYTES do
+    local e = entry_at(t, at)
+    if e.id == ANONYMOUS and (is_full or e.recorded == new.recorded and e.expires_at == new.expires_at) then
+      return e
+    elseif not is_full then
+      return
     end
   end
-  if not is_joined then
-    t.entries = t.entries .. text
+end
+
+-- Adds an entry. Units without a name join another one as `joined_by` says.
+local function insert_entry(t, e)
+  local joined = joined_by(t, e)
+  if joined then
+    joined.units, joined.expires_at = joined.units + e.units, math.max(joined.expires_at, e.expires_at)
+    t.entries = t.entries:sub(1, joined.at - 1) .. packed(joined) .. t.entries:sub(joined.at + ENTRY_BYTES)
+  else
+    t.entries = t.entries .. packed(e)
   end
   t.held = t.held + held_by(e)
   t.earliest = #t.entries == ENTRY_BYTES and e.expires_at or math.min(t.earliest, e.expires_at)

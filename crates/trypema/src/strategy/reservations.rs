@@ -70,6 +70,27 @@ impl Entry {
     fn held(&self) -> u64 {
         if self.is_settled { 0 } else { self.units }
     }
+
+    /// Whether no entry that was made by `now`, nor a lease that ends up to `hold_us` later, could look like
+    /// this one: the clock went back by more than `hold_us`.
+    ///
+    /// An entry that was made in time expires when its holder was told, even if the limit has got a much
+    /// shorter hold since. A renewed entry shows the step by its expiry alone.
+    fn is_from_the_future(&self, now: Timestamp, hold_us: u64) -> bool {
+        let (now, recorded, expires_at) =
+            (now.as_micros(), self.recorded.as_micros(), self.expires_at.as_micros());
+        let longest_us = MAX_HOLD.as_micros() as u64;
+        expires_at > now + 2 * hold_us
+            && (recorded > now + hold_us || expires_at > now + hold_us + longest_us)
+    }
+
+    /// Returns the time at which the entry expires, after the repair of a clock that went back.
+    fn repaired_expiry(&self, now: Timestamp, hold_us: u64) -> Timestamp {
+        match self.is_from_the_future(now, hold_us) {
+            true => Timestamp::derived(now.as_micros() + hold_us),
+            false => self.expires_at,
+        }
+    }
 }
 
 /// The reservations of one key.
@@ -90,7 +111,7 @@ impl ReservationTable {
         if now < self.earliest {
             return self.held;
         }
-        self.live(now).map(Entry::held).sum()
+        self.live(now).map(Entry::held).fold(0, u64::saturating_add)
     }
 
     /// Whether another entry has room at `now`.
@@ -131,37 +152,42 @@ impl ReservationTable {
         lost
     }
 
-    /// Whether an entry expires later than any entry made at `now` or a little later could: the clock went
-    /// back by more than `hold_us`.
-    pub(crate) fn is_stepped_back(&self, now: Timestamp, hold_us: u64) -> bool {
-        self.latest.as_micros() > now.as_micros() + 2 * hold_us
+    /// Returns the time at which every entry has expired, if the clock stays at `now` or goes on from there.
+    pub(crate) fn latest_expiry_at(&self, now: Timestamp, hold_us: u64) -> Timestamp {
+        if !self.is_stepped_back(now, hold_us) {
+            return self.latest;
+        }
+        self.entries.iter().map(|entry| entry.repaired_expiry(now, hold_us)).max().unwrap_or_default()
     }
 
-    /// Lets entries that expire too far in the future expire `hold_us` after `now`.
+    /// Whether an entry was made in the future: the clock went back by more than `hold_us`.
+    pub(crate) fn is_stepped_back(&self, now: Timestamp, hold_us: u64) -> bool {
+        let may_be = self.latest.as_micros() > now.as_micros() + 2 * hold_us;
+        may_be && self.entries.iter().any(|entry| entry.is_from_the_future(now, hold_us))
+    }
+
+    /// Lets entries that were made in the future expire `hold_us` after `now`.
     pub(crate) fn step_back(&mut self, now: Timestamp, hold_us: u64) {
         for entry in &mut self.entries {
-            if entry.expires_at.as_micros() > now.as_micros() + 2 * hold_us {
-                entry.expires_at = Timestamp::derived(now.as_micros() + hold_us);
-            }
+            entry.expires_at = entry.repaired_expiry(now, hold_us);
         }
         self.recompute();
     }
 
-    /// Adds an entry. Units without a name join those that were recorded and expire at the same time.
+    /// Adds an entry. Units without a name join the last entry, if that was recorded and expires at the same
+    /// time: so callers at one time share an entry.
+    ///
+    /// A debit needs no room. In a full table, its units join the last units without a name, and all of them
+    /// expire at the later time. So a table never has more than one entry too many.
     pub(crate) fn insert(&mut self, entry: Entry) {
-        let is_same = |other: &&mut Entry| {
-            other.id == ReservationId::ANONYMOUS
-                && (other.recorded, other.expires_at) == (entry.recorded, entry.expires_at)
-        };
-        let same = match entry.id {
-            ReservationId::ANONYMOUS => self.entries.iter_mut().find(is_same),
-            _ => None,
-        };
-        match same {
-            Some(same) => same.units += entry.units,
+        match self.joined_by(&entry) {
+            Some(joined) => {
+                joined.units += entry.units;
+                joined.expires_at = joined.expires_at.max(entry.expires_at);
+            }
             None => self.entries.push(entry),
         }
-        self.held += entry.held();
+        self.held = self.held.saturating_add(entry.held());
         self.earliest = match self.entries.len() {
             1 => entry.expires_at,
             _ => self.earliest.min(entry.expires_at),
@@ -169,10 +195,26 @@ impl ReservationTable {
         self.latest = self.latest.max(entry.expires_at);
     }
 
+    /// Returns the entry that the units of a new one join, if they do.
+    fn joined_by(&mut self, new: &Entry) -> Option<&mut Entry> {
+        if new.id != ReservationId::ANONYMOUS {
+            return None;
+        }
+        let is_full = self.entries.len() >= MAX_ENTRIES;
+        let is_last = |other: &Entry| (other.recorded, other.expires_at) == (new.recorded, new.expires_at);
+        let mut from_the_end = self.entries.iter_mut().rev();
+        match is_full {
+            true => from_the_end.find(|other| other.id == ReservationId::ANONYMOUS),
+            false => {
+                from_the_end.next().filter(|other| other.id == ReservationId::ANONYMOUS && is_last(other))
+            }
+        }
+    }
+
     /// Ends a reservation, and remembers that `units` were really spent if the caller chose its id.
     pub(crate) fn settle(&mut self, id: ReservationId, units: u64) {
         let Some(index) = self.entries.iter().position(|entry| entry.id == id) else { return };
-        self.held -= self.entries[index].held();
+        self.held = self.held.saturating_sub(self.entries[index].held());
         if id.is_chosen() {
             let entry = &mut self.entries[index];
             (entry.units, entry.is_settled) = (units, true);
@@ -230,7 +272,7 @@ impl ReservationTable {
         let expiries = || self.entries.iter().map(|entry| entry.expires_at);
         (self.earliest, self.latest) =
             (expiries().min().unwrap_or_default(), expiries().max().unwrap_or_default());
-        self.held = self.entries.iter().map(Entry::held).sum();
+        self.held = self.entries.iter().map(Entry::held).fold(0, u64::saturating_add);
     }
 }
 

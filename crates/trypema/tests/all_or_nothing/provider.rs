@@ -89,6 +89,7 @@ impl Provider for OnLocal {
             Limit::SlidingWindow(_) => local.sliding_window().reset(key),
             Limit::FixedWindow(_) => local.fixed_window().reset(key),
             Limit::Abuse(_) => local.abuse().reset(key),
+            Limit::Concurrency(_) => local.concurrency().reset(key),
         }
     }
 

@@ -12,6 +12,8 @@ mod rules;
 #[allow(dead_code, reason = "shared with the tests of the Redis provider")]
 mod shared_wait;
 mod simulated;
+#[path = "../traces/mod.rs"]
+mod traces;
 mod twins;
 mod verbs;
 mod wait;

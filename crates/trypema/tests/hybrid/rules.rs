@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use trypema::RateLimiter;
 use trypema::clock::ManualClock;
-use trypema::rules::{Engine, Request, RuleSet, Verdict};
+use trypema::rules::{Engine, Request, ReserveOptions, RuleSet, Verdict};
 use trypema_testkit::blocking::{connect, limiter, runtime, wait_for};
 use trypema_testkit::redis::Server;
 
@@ -20,7 +20,7 @@ rules:
 
 /// An instance with rules, on the server and the clock of the test.
 struct Instance {
-    engine: Engine,
+    engine: Arc<Engine>,
     rl: Arc<RateLimiter>,
     clock: Arc<ManualClock>,
 }
@@ -31,7 +31,7 @@ impl Instance {
             limiter(&connect(&server.url()), "rules", clock).sync_interval(Duration::from_millis(100));
         let rl = Arc::new(builder.build().unwrap());
         let rules = RuleSet::from_yaml(yaml, "rules.yaml").unwrap_or_else(|error| panic!("{error}"));
-        Self { engine: Engine::hybrid(Arc::clone(&rl), rules), rl, clock: Arc::clone(clock) }
+        Self { engine: Arc::new(Engine::hybrid(Arc::clone(&rl), rules)), rl, clock: Arc::clone(clock) }
     }
 
     fn check(&self, user: &str) -> Verdict {
@@ -148,15 +148,19 @@ rules:
 }
 
 #[test]
-fn a_reservation_is_given_back_whichever_way_it_was_taken() {
+fn a_reservation_is_taken_from_redis_beside_leases() {
     let (server, clock) = (Server::start().unwrap(), Arc::new(ManualClock::default()));
     let instance = Instance::new(&server, &clock, RULES);
     let visitors = instance.warm_up();
     let request = [("user", "ann")];
-    let reserved = wait_for(instance.engine.reserve(&Request::new(&request).costing(2))).unwrap();
-    assert!(reserved.verdict().is_allowed());
+    let held = instance.rl.hybrid().stats().held_units;
+    let options = ReserveOptions::new(Duration::from_secs(60)).unwrap();
+    let reserved =
+        wait_for(instance.engine.reserve(&Request::new(&request).costing(2), &options)).unwrap();
+    assert!(reserved.is_allowed());
+    assert_eq!(instance.rl.hybrid().stats().held_units, held, "no leased unit is spent");
     assert_eq!((instance.left("all", "ann"), instance.left("user", "ann")), (1_000 - visitors - 2, 3));
-    wait_for(instance.engine.refund(reserved)).unwrap();
+    assert!(wait_for(reserved.release()).unwrap().is_complete());
     assert_eq!((instance.left("all", "ann"), instance.left("user", "ann")), (1_000 - visitors, 5));
 }
 

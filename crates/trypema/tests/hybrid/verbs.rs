@@ -26,6 +26,7 @@ mod abuse;
 mod background;
 mod bounds;
 mod clocks;
+mod concurrency;
 #[path = "../counting_allocator/mod.rs"]
 #[allow(dead_code, reason = "only bytes are of interest here")]
 mod counting_allocator;

@@ -11,9 +11,9 @@ use trypema::clock::{ManualClock, Timestamp};
 use trypema::local::LocalLimiter;
 use trypema::strategy::Strategy;
 use trypema::{
-    AbsoluteLimit, AbuseLimit, AbuseTier, BlockScope, Decision, FixedWindowLimit, HardLimitFactor,
-    LocalReceipt, RateGroupSizeMs, RateLimit, RateLimiter, SlidingWindowLimit, SuppressedLimit,
-    TokenBucketLimits, TokenLimit, WhenFull, WindowSizeSeconds,
+    AbsoluteLimit, AbuseLimit, AbuseTier, BlockScope, ConcurrencyLimit, Decision, FixedWindowLimit,
+    HardLimitFactor, LocalReceipt, RateGroupSizeMs, RateLimit, RateLimiter, SlidingWindowLimit,
+    SuppressedLimit, TokenBucketLimits, TokenLimit, WhenFull, WindowSizeSeconds,
 };
 
 const ROUNDS: u64 = 300;
@@ -160,6 +160,15 @@ fn fixed_windows() {
     let each = |limit| WINDOWS.map(|window| FixedWindowLimit::new(limit, window).unwrap());
     let limits = [each(1), each(EXACT)].concat();
     survives(|rl| rl.local().fixed_window(), &limits, nothing_more);
+}
+
+#[test]
+fn concurrency() {
+    let hour = Duration::from_secs(3_600);
+    let holds = WINDOWS.map(|window| window.min(hour));
+    let each = |limit| holds.map(|hold| ConcurrencyLimit::new(limit, hold).unwrap());
+    let limits = [each(1), each(EXACT)].concat();
+    survives(|rl| rl.local().concurrency(), &limits, nothing_more);
 }
 
 #[test]

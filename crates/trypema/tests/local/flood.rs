@@ -10,8 +10,8 @@ use trypema::clock::ManualClock;
 use trypema::local::LocalLimiter;
 use trypema::strategy::Strategy;
 use trypema::{
-    AbuseLimit, AbuseTier, FixedWindowLimit, HardLimitFactor, RateLimit, RateLimiter, RateLimiterBuilder,
-    SlidingWindowLimit, TokenBucketLimits, TokenLimit, WhenFull, WindowSizeSeconds,
+    AbuseLimit, AbuseTier, ConcurrencyLimit, FixedWindowLimit, HardLimitFactor, RateLimit, RateLimiter,
+    RateLimiterBuilder, SlidingWindowLimit, TokenBucketLimits, TokenLimit, WhenFull, WindowSizeSeconds,
 };
 
 const MAX_KEYS: usize = 1_000;
@@ -41,6 +41,10 @@ fn fixed() -> FixedWindowLimit {
     FixedWindowLimit::new(CAPACITY, HOUR).unwrap()
 }
 
+fn holders() -> ConcurrencyLimit {
+    ConcurrencyLimit::new(CAPACITY, HOUR).unwrap()
+}
+
 fn sliding() -> SlidingWindowLimit {
     SlidingWindowLimit::new(CAPACITY, HOUR).unwrap()
 }
@@ -58,7 +62,7 @@ fn rate() -> RateLimit {
     RateLimit::try_from(CAPACITY as f64 / HOUR.as_secs() as f64).unwrap()
 }
 
-/// Runs the generic function `check` for each of the six strategies.
+/// Runs the generic function `check` for each of the seven strategies.
 macro_rules! for_each_strategy {
     ($flood:expr, $check:expr) => {
         let flood = &$flood;
@@ -69,6 +73,7 @@ macro_rules! for_each_strategy {
         $check(flood, local.sliding_window(), &sliding());
         $check(flood, local.fixed_window(), &fixed());
         $check(flood, local.abuse(), &attempts());
+        $check(flood, local.concurrency(), &holders());
     };
 }
 

@@ -12,6 +12,7 @@ mod conformance;
 mod counting_allocator;
 mod extremes;
 mod flood;
+mod full_table;
 mod invalid;
 mod multi;
 mod observer;
@@ -19,6 +20,8 @@ mod overflow;
 mod overflow_cost;
 mod properties;
 mod reset;
+#[path = "../full_table/mod.rs"]
+mod shared_full_table;
 mod stress;
 mod suppressed_goal;
 mod threads;

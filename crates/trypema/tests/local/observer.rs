@@ -8,8 +8,8 @@ use std::time::Duration;
 use trypema::clock::ManualClock;
 use trypema::observer::{Event, Observer};
 use trypema::{
-    AbuseLimit, AbuseTier, FixedWindowLimit, RateLimit, RateLimiter, SlidingWindowLimit, TokenBucketLimits,
-    TokenLimit,
+    AbuseLimit, AbuseTier, ConcurrencyLimit, FixedWindowLimit, RateLimit, RateLimiter, SlidingWindowLimit,
+    TokenBucketLimits, TokenLimit,
 };
 
 /// A recorded event.
@@ -66,6 +66,7 @@ fn every_take_of_every_strategy_is_told() {
     let rate = RateLimit::try_from(0.05).unwrap(); // 3 a minute
     let fixed = FixedWindowLimit::new(3, minute).unwrap();
     let sliding = SlidingWindowLimit::new(3, minute).unwrap();
+    let concurrency = ConcurrencyLimit::new(3, minute).unwrap();
     let bucket = TokenBucketLimits::from(TokenLimit::new(3, minute).unwrap());
     let tier = AbuseTier::new(minute, 4, minute).unwrap();
     let abuse = AbuseLimit::new(tier, tier);
@@ -76,8 +77,10 @@ fn every_take_of_every_strategy_is_told() {
         local.sliding_window().take("ann", &sliding, cost);
         local.token_bucket().take("ann", &bucket, cost);
         local.abuse().take("ann", &abuse, cost);
+        local.concurrency().take("ann", &concurrency, cost);
     }
-    let names = ["absolute", "suppressed", "fixed_window", "sliding_window", "token_bucket", "abuse"];
+    let names =
+        ["absolute", "suppressed", "fixed_window", "sliding_window", "token_bucket", "abuse", "concurrency"];
     let expected: Vec<Told> = names
         .iter()
         .map(|name| told(name, 2, true, 1))

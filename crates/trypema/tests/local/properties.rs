@@ -20,7 +20,7 @@ macro_rules! for_every_strategy {
     ($law:ident) => {
         for_every_strategy!($law: absolute AbsoluteModel, suppressed SuppressedModel, token_bucket TokenBucketModel,
             sliding_window SlidingWindowModel, fixed_window FixedWindowModel, calendar_window CalendarModel,
-            abuse AbuseModel);
+            abuse AbuseModel, concurrency ConcurrencyModel);
     };
     ($law:ident: $($name:ident $model:ident),+) => {
         mod $law {

@@ -12,8 +12,8 @@ use trypema::clock::ManualClock;
 use trypema::local::LocalLimiter;
 use trypema::strategy::Strategy;
 use trypema::{
-    AbuseLimit, AbuseTier, BlockScope, FixedWindowLimit, RateLimit, RateLimiter, SlidingWindowLimit,
-    TokenBucketLimits, TokenLimit, WhenFull,
+    AbuseLimit, AbuseTier, BlockScope, ConcurrencyLimit, FixedWindowLimit, RateLimit, RateLimiter,
+    SlidingWindowLimit, TokenBucketLimits, TokenLimit, WhenFull,
 };
 
 const THREADS: u64 = 4;
@@ -92,6 +92,7 @@ fn run(thread: u64, rl: &RateLimiter, clock: &ManualClock, done: &Sender<()>) {
     let buckets = TokenBucketLimits::from(TokenLimit::new(5, millis(4)).unwrap());
     let tier = |window, threshold| AbuseTier::new(millis(window), threshold, millis(3)).unwrap();
     let attempts = AbuseLimit::new(tier(4, 5), tier(8, 9));
+    let holders = ConcurrencyLimit::new(5, millis(4)).unwrap();
     let local = rl.local();
     let rate = RateLimit::try_from(0.1).unwrap();
     let (absolute, suppressed) = (local.absolute().limit(&rate), local.suppressed().limit(&rate));
@@ -103,6 +104,7 @@ fn run(thread: u64, rl: &RateLimiter, clock: &ManualClock, done: &Sender<()>) {
             2 => step(local.fixed_window(), &fixed, dice),
             3 => step(local.sliding_window(), &sliding, dice),
             4 => step(local.token_bucket(), &buckets, dice),
+            5 if dice >> 33 & 1 == 0 => step(local.concurrency(), &holders, dice),
             5 => step(local.abuse(), &attempts, dice),
             6 if dice >> 32 & 1 == 0 => local.abuse().block("ann", millis(1), BlockScope::Temp),
             6 => drop(local.abuse().unblock("ann")),

@@ -11,8 +11,8 @@ use trypema::clock::{Clock, Timestamp};
 use trypema::local::LocalLimiter;
 use trypema::strategy::Strategy;
 use trypema::{
-    AbuseLimit, AbuseTier, FixedWindowLimit, HardLimitFactor, RateGroupSizeMs, RateLimit, RateLimiter,
-    SlidingWindowLimit, SuppressedLimit, TokenBucketLimits, TokenLimit, WindowSizeSeconds,
+    AbuseLimit, AbuseTier, ConcurrencyLimit, FixedWindowLimit, HardLimitFactor, RateGroupSizeMs, RateLimit,
+    RateLimiter, SlidingWindowLimit, SuppressedLimit, TokenBucketLimits, TokenLimit, WindowSizeSeconds,
 };
 
 const THREADS: usize = 8;
@@ -115,6 +115,11 @@ fn sliding() -> SlidingWindowLimit {
     SlidingWindowLimit::new(CAPACITY, WINDOW).unwrap()
 }
 
+/// The longest hold, during which the clock of the threads stands still.
+fn holders() -> ConcurrencyLimit {
+    ConcurrencyLimit::new(CAPACITY, Duration::from_secs(3_600)).unwrap()
+}
+
 fn buckets() -> TokenBucketLimits {
     let tighter = TokenLimit::new(CAPACITY, WINDOW).unwrap();
     let wider = TokenLimit::new(CAPACITY + 1, WINDOW).unwrap();
@@ -193,6 +198,12 @@ fn fixed_windows_admit_their_limit_exactly() {
 }
 
 #[test]
+fn concurrency_admits_its_limit_exactly() {
+    let rl = at_one_instant();
+    admits_exactly(rl.local().concurrency(), &holders(), CAPACITY);
+}
+
+#[test]
 fn abuse_admits_all_attempts_but_the_last_exactly() {
     let rl = at_one_instant();
     admits_exactly(rl.local().abuse(), &attempts(), CAPACITY);
@@ -207,6 +218,7 @@ fn mixed_costs_leave_out_nothing_that_fits() {
     admits_what_fits(local.token_bucket(), &buckets());
     admits_what_fits(local.sliding_window(), &sliding());
     admits_what_fits(local.fixed_window(), &fixed());
+    admits_what_fits(local.concurrency(), &holders());
 }
 
 /// A denied attempt blocks the key, so only the largest denied cost certainly did not fit.
@@ -260,5 +272,6 @@ fn the_system_clock_admits_the_capacity_exactly() {
         race(local.sliding_window(), &sliding());
         race(local.fixed_window(), &fixed());
         race(local.abuse(), &attempts());
+        race(local.concurrency(), &holders());
     }
 }

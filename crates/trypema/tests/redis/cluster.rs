@@ -17,7 +17,8 @@ use trypema::redis::RedisConnection;
 use trypema_testkit::blocking::connect;
 use trypema_testkit::differential;
 use trypema_testkit::model::{
-    AbsoluteModel, AbuseModel, FixedWindowModel, SlidingWindowModel, SuppressedModel, TokenBucketModel,
+    AbsoluteModel, AbuseModel, ConcurrencyModel, FixedWindowModel, SlidingWindowModel, SuppressedModel,
+    TokenBucketModel,
 };
 use trypema_testkit::redis::Cluster;
 use trypema_testkit::subject::RedisStrategy;
@@ -48,6 +49,7 @@ fn every_trace_and_random_ones_are_answered_as_on_one_server() {
     equals_its_model::<SlidingWindowModel>(&connection);
     equals_its_model::<FixedWindowModel>(&connection);
     equals_its_model::<AbuseModel>(&connection);
+    equals_its_model::<ConcurrencyModel>(&connection);
 }
 
 fn equals_its_model<M: RedisStrategy>(connection: &RedisConnection) {

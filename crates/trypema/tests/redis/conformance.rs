@@ -5,8 +5,8 @@
 use trypema_testkit::blocking::connect;
 use trypema_testkit::differential;
 use trypema_testkit::model::{
-    AbsoluteModel, AbuseModel, CalendarModel, FixedWindowModel, SlidingWindowModel, SuppressedModel,
-    TokenBucketModel,
+    AbsoluteModel, AbuseModel, CalendarModel, ConcurrencyModel, FixedWindowModel, SlidingWindowModel,
+    SuppressedModel, TokenBucketModel,
 };
 use trypema_testkit::redis::{Binary, Server};
 use trypema_testkit::subject::RedisStrategy;
@@ -110,5 +110,6 @@ random_traces!(
     sliding_window SlidingWindowModel,
     fixed_window FixedWindowModel,
     calendar_window CalendarModel,
-    abuse AbuseModel
+    abuse AbuseModel,
+    concurrency ConcurrencyModel
 );

@@ -91,7 +91,7 @@ fn after_every_verb_every_key_has_a_time_to_live_that_is_no_longer_than_needed()
             kinds.insert(kind.split_inclusive(":receipt:").next().unwrap().to_owned());
         }
     });
-    assert_eq!(kinds.len(), 18, "a state, resets and receipts of six strategies: {kinds:?}");
+    assert_eq!(kinds.len(), 21, "a state, resets and receipts of seven strategies: {kinds:?}");
 }
 
 #[test]

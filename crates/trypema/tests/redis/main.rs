@@ -16,9 +16,13 @@ mod driver;
 mod exact;
 mod expiry;
 mod faults;
+mod full_table;
 mod policy;
 mod sentinel;
 mod server_of;
+#[cfg(feature = "redis-tokio")]
+#[path = "../full_table/mod.rs"]
+mod shared_full_table;
 #[cfg(feature = "redis-tokio")]
 #[path = "../shared_wait/mod.rs"]
 #[allow(dead_code, reason = "shared with the tests of the hybrid provider")]

@@ -1,14 +1,17 @@
-//! The six strategies, each with a limit of the same size.
+//! The seven strategies, each with a limit of the same size.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::time::Duration;
 
 use trypema::redis::RedisLimiter;
-use trypema::strategy::{Absolute, Abuse, FixedWindow, SlidingWindow, Suppressed, TokenBucket, Wire};
+use trypema::strategy::{
+    Absolute, Abuse, Concurrency, FixedWindow, SlidingWindow, Suppressed, TokenBucket, Wire,
+};
 use trypema::{
-    AbsoluteLimit, AbuseLimit, AbuseTier, FixedWindowLimit, HardLimitFactor, RateGroupSizeMs, RateLimit,
-    RateLimiter, SlidingWindowLimit, SuppressedLimit, TokenBucketLimits, TokenLimit, WindowSizeSeconds,
+    AbsoluteLimit, AbuseLimit, AbuseTier, ConcurrencyLimit, FixedWindowLimit, HardLimitFactor,
+    RateGroupSizeMs, RateLimit, RateLimiter, SlidingWindowLimit, SuppressedLimit, TokenBucketLimits,
+    TokenLimit, WindowSizeSeconds,
 };
 
 /// One limit of each strategy.
@@ -19,11 +22,15 @@ pub(crate) struct Limits {
     pub(crate) sliding_window: SlidingWindowLimit,
     pub(crate) fixed_window: FixedWindowLimit,
     pub(crate) abuse: AbuseLimit,
+    pub(crate) concurrency: ConcurrencyLimit,
 }
+
+/// The longest hold of a concurrency limit.
+const LONGEST_HOLD: Duration = Duration::from_secs(3_600);
 
 impl Limits {
     /// Limits that admit `capacity` units per `window`. The windows of absolute and suppressed are whole
-    /// seconds.
+    /// seconds. Units of a concurrency limit are held for an hour at most.
     pub(crate) fn of(capacity: u64, window: Duration) -> Self {
         let seconds = window.as_secs().max(1);
         let rate = RateLimit::try_from(capacity as f64 / seconds as f64).unwrap();
@@ -37,6 +44,7 @@ impl Limits {
             sliding_window: SlidingWindowLimit::new(capacity, window).unwrap(),
             fixed_window: FixedWindowLimit::new(capacity, window).unwrap(),
             abuse: AbuseLimit::new(tier(1), tier(5)),
+            concurrency: ConcurrencyLimit::new(capacity, window.min(LONGEST_HOLD)).unwrap(),
         }
     }
 }
@@ -48,6 +56,12 @@ pub(crate) trait Visit {
 
 /// Calls `visitor` with every strategy.
 pub(crate) fn each(rl: &RateLimiter, limits: &Limits, visitor: &mut impl Visit) {
+    each_archived(rl, limits, visitor);
+    visitor.visit::<Concurrency>(rl.redis().concurrency(), &limits.concurrency);
+}
+
+/// Calls `visitor` with every strategy that the archived scripts know: all but concurrency, which is newer.
+pub(crate) fn each_archived(rl: &RateLimiter, limits: &Limits, visitor: &mut impl Visit) {
     let redis = rl.redis();
     visitor.visit::<Absolute>(redis.absolute(), &limits.absolute);
     visitor.visit::<Suppressed>(redis.suppressed(), &limits.suppressed);

@@ -46,6 +46,9 @@ impl Upgrade {
 
 /// Plays random traces in which either version decides each step. Every field of every decision must equal
 /// the model's.
+///
+/// Concurrency is left out: the archived scripts were made before it, and refuse its number. A fleet may use it
+/// once no server of such a version runs.
 fn decides_as_one<M: RedisStrategy>() {
     for upgrade in Upgrade::from_all() {
         let versions = upgrade.versions();

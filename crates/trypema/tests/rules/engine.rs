@@ -23,11 +23,11 @@ use std::sync::Arc;
 
 use trypema::RateLimiter;
 use trypema::clock::ManualClock;
-use trypema::rules::{Engine, Request, RuleSet, Verdict};
+use trypema::rules::{Engine, Request, ReserveOptions, RuleSet, Verdict};
 
 /// An engine on the local provider, and its clock.
 struct Local {
-    engine: Engine,
+    engine: Arc<Engine>,
     clock: Arc<ManualClock>,
 }
 
@@ -35,7 +35,7 @@ impl Local {
     fn new(yaml: &str) -> Self {
         let clock = Arc::new(ManualClock::default());
         let rl = RateLimiter::builder().clock(clock.clone()).build().unwrap();
-        Self { engine: Engine::local(Arc::new(rl), rules(yaml)), clock }
+        Self { engine: Arc::new(Engine::local(Arc::new(rl), rules(yaml))), clock }
     }
 
     fn check(&self, attributes: &[(&str, &str)]) -> Verdict {
@@ -65,6 +65,11 @@ fn left(engine: &Engine, attributes: &[(&str, &str)]) -> Vec<(String, u64)> {
 /// The ids of the rules in a verdict.
 fn ids(verdict: &Verdict) -> Vec<&str> {
     verdict.rules().map(|rule| rule.rule.id.as_str()).collect()
+}
+
+/// The options of a reservation of one minute.
+fn a_minute() -> ReserveOptions {
+    ReserveOptions::new(std::time::Duration::from_secs(60)).unwrap()
 }
 
 fn decided_by(verdict: &Verdict) -> Option<&str> {

@@ -21,6 +21,10 @@ pub fn rules_of(line: &Line) -> Option<RuleSet> {
     if line.text.contains("sticky") {
         return None;
     }
+    // A check over HTTP holds nothing, so it skips such a rule.
+    if matches!(limit, Limit::Concurrency(_)) {
+        return None;
+    }
     let rule = Rule {
         id: RULE.to_owned(),
         name: None,
@@ -69,6 +73,7 @@ fn numbers(limit: &Limit, text: &str) -> Numbers {
         Limit::SlidingWindow(limit) => {
             Numbers::SlidingWindow(CounterNumbers { limit: limit.limit(), window: Period(limit.window()) })
         }
+        Limit::Concurrency(_) => unreachable!("no rule is made of it"),
         // The limit type does not expose its tiers, so they are read from the line.
         Limit::Abuse(_) => Numbers::Abuse(AbuseNumbers {
             temp: tier(text, "short="),

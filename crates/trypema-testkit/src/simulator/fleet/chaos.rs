@@ -8,7 +8,7 @@ mod mishaps;
 mod traffic;
 
 use trypema::clock::{Clock, ManualClock};
-use trypema::strategy::{Absolute, FixedWindow, SlidingWindow, Suppressed, TokenBucket};
+use trypema::strategy::{Absolute, Concurrency, FixedWindow, SlidingWindow, Suppressed, TokenBucket};
 
 use super::{Fleet, Journal, Law, LocalClock, Network, Offer};
 use crate::random::Random;
@@ -63,12 +63,13 @@ impl Frame {
 
 /// Plays the run of `seed`.
 pub fn play(seed: u64) -> Played {
-    match seed % 5 {
+    match seed % 6 {
         0 => played::<Absolute>(seed),
         1 => played::<TokenBucket>(seed),
         2 => played::<FixedWindow>(seed),
         3 => played::<SlidingWindow>(seed),
-        _ => played::<Suppressed>(seed),
+        4 => played::<Suppressed>(seed),
+        _ => played::<Concurrency>(seed),
     }
 }
 

@@ -2,12 +2,13 @@
 
 mod aligned;
 mod estimated;
+mod held;
 mod refilled;
 mod sliding;
 
 use trypema::strategy::{
-    Absolute, AbsoluteLimit, FixedWindow, FixedWindowLimit, Leasable, SlidingWindow, SlidingWindowLimit,
-    Suppressed, SuppressedLimit, TokenBucket, TokenBucketLimits,
+    Absolute, AbsoluteLimit, Concurrency, ConcurrencyLimit, FixedWindow, FixedWindowLimit, Leasable,
+    SlidingWindow, SlidingWindowLimit, Suppressed, SuppressedLimit, TokenBucket, TokenBucketLimits,
 };
 
 use super::journal::{Forgotten, KeyJournal};
@@ -43,6 +44,14 @@ pub enum Law {
         limit: u64,
         /// The window.
         window_us: u64,
+    },
+    /// At no time are more units held than the limit. In the fleet nobody releases any, so each is held for
+    /// `hold_us`. No unit comes from a lease: an instance cannot hold what nobody asked for.
+    Held {
+        /// The limit.
+        limit: u64,
+        /// The time for which units are held.
+        hold_us: u64,
     },
 }
 
@@ -91,6 +100,7 @@ impl Law {
             }
             Self::Aligned { window_us, .. } => aligned::broken(laws, *window_us, journal),
             Self::Estimated { window_us, .. } => estimated::broken(laws, *window_us, journal),
+            Self::Held { hold_us, .. } => held::broken(laws, *hold_us, journal),
         }
     }
 
@@ -99,7 +109,7 @@ impl Law {
         match self {
             Self::Sliding { capacity, .. } => *capacity,
             Self::Refilled(refills) => refills.get(place).map_or(0, |refill| refill.capacity),
-            Self::Aligned { limit, .. } | Self::Estimated { limit, .. } => *limit,
+            Self::Aligned { limit, .. } | Self::Estimated { limit, .. } | Self::Held { limit, .. } => *limit,
         }
     }
 }
@@ -185,6 +195,12 @@ impl Legal for FixedWindow {
 impl Legal for SlidingWindow {
     fn law(limit: &SlidingWindowLimit) -> Law {
         Law::Estimated { limit: limit.limit(), window_us: limit.window().as_micros() as u64 }
+    }
+}
+
+impl Legal for Concurrency {
+    fn law(limit: &ConcurrencyLimit) -> Law {
+        Law::Held { limit: limit.limit(), hold_us: limit.hold().as_micros() as u64 }
     }
 }
 

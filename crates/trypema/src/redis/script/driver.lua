@@ -385,7 +385,8 @@ local function commit_hold(check)
       s.commit(check.limit, state, now, check.cost, check.outcome)
     end)
   end
-  if tables().is_stepped_back(t, now, hold) then
+  local _, is_stepped_back = tables().latest_expiry_at(t, now, hold)
+  if is_stepped_back then
     tables().step_back(t, now, hold)
   end
   local expired = tables().forget_expired(t, now)

@@ -12,12 +12,13 @@ impl Leasable for Concurrency {
         limit.hold_us
     }
 
+    /// Grants nothing: units that are held have a holder. The outcome is that of the call that asked.
     fn lease(
         limit: &ConcurrencyLimit,
         state: &mut Self::State,
         call: LeaseCall<'_>,
     ) -> LeaseGrant<ConcurrencyOutcome> {
-        let outcome = Self::decide(limit, state, Call::new(call.now, 0));
+        let outcome = Self::decide(limit, state, Call::new(call.now, call.params.need.max(1)));
         LeaseGrant { units: 0, recorded: call.now, outcome }
     }
 

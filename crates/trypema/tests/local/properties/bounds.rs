@@ -2,10 +2,11 @@
 
 use trypema_testkit::differential::{Changes, Reply, Step, Verb, Walk};
 use trypema_testkit::model::{
-    AbsoluteModel, AlignedLimit, Bucket, FixedWindowModel, SheddingLimit, SlidingWindowModel,
-    SuppressedModel, TokenBucketModel, WindowLimit,
+    AbsoluteModel, AlignedLimit, Bucket, ConcurrencyModel, FixedWindowModel, HoldLimit, SheddingLimit,
+    SlidingWindowModel, SuppressedModel, TokenBucketModel, WindowLimit,
 };
-use trypema_testkit::subject::{Detail, LocalStrategy, LocalSubject};
+use trypema_testkit::random::Random;
+use trypema_testkit::subject::{Detail, LocalStrategy, LocalSubject, Subject};
 
 const TRACES: u64 = 400;
 
@@ -114,6 +115,56 @@ fn sliding_windows_keep_their_estimate_within_the_limit() {
         for at in 0..list.len() {
             let estimate = estimate(&limit, &list[..=at]);
             assert!(estimate <= limit.limit as f64, "seed {seed}: {estimate} under {limit:?}: {list:?}");
+        }
+    }
+}
+
+/// Nobody releases anything here, so what is admitted within one hold is held at one time.
+#[test]
+fn concurrency_holds_its_limit_at_any_time() {
+    for seed in 0..TRACES {
+        let (limit, list) = admitted::<ConcurrencyModel>(seed, Changes::ClockAndLimits);
+        let most = most_in(limit.hold_us, &list);
+        assert!(most <= limit.limit, "seed {seed}: {most} under {limit:?}: {list:?}");
+    }
+}
+
+/// Units that a holder took and has not released.
+struct Holder {
+    receipt: usize,
+    units: u64,
+    until_us: u64,
+}
+
+#[test]
+fn concurrency_holds_its_limit_whoever_releases() {
+    for seed in 0..TRACES {
+        let mut random = Random::seeded(seed);
+        let limit = HoldLimit { limit: random.between(1, 12), hold_us: random.pick(&[2, 100, 60_000_000]) };
+        let mut subject = LocalSubject::<ConcurrencyModel>::default();
+        let (mut now_us, mut holders) = (1_600_000_000_000_000, Vec::<Holder>::new());
+        for step in 0..200 {
+            now_us += random.pick(&[0, 0, 1, limit.hold_us / 3]);
+            subject.set_clock(now_us);
+            if !holders.is_empty() && random.once_in(3) {
+                let holder = holders.swap_remove(random.below(holders.len() as u64) as usize);
+                let released = subject.refund("ann", &limit, holder.receipt);
+                let expected = if holder.until_us > now_us { holder.units } else { 0 };
+                assert_eq!(
+                    released, expected,
+                    "seed {seed}, step {step}: at {now_us} until {}",
+                    holder.until_us
+                );
+                continue;
+            }
+            let units = random.between(1, limit.limit + 1);
+            if let Some(receipt) = subject.reserve("ann", &limit, units, 0).receipt {
+                holders.push(Holder { receipt, units, until_us: now_us + limit.hold_us });
+            }
+            let held: u64 = holders.iter().filter(|one| one.until_us > now_us).map(|one| one.units).sum();
+            assert!(held <= limit.limit, "seed {seed}, step {step}: {held} are held under {limit:?}");
+            let usage = subject.peek("ann", &limit, 0);
+            assert_eq!(usage.remaining, limit.limit - held, "seed {seed}, step {step}: under {limit:?}");
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use trypema_testkit::differential::{Changes, Step, Verb, Walk};
 use trypema_testkit::model::{
-    AbsoluteModel, Bucket, FixedWindowModel, SlidingWindowModel, SuppressedModel, TokenBucketModel,
+    AbsoluteModel, Bucket, ConcurrencyModel, FixedWindowModel, SlidingWindowModel, SuppressedModel,
+    TokenBucketModel,
 };
 use trypema_testkit::random::Random;
 use trypema_testkit::subject::{LocalStrategy, LocalSubject};
@@ -74,6 +75,14 @@ fn absolute_and_suppressed_are_exceeded_by_the_last_of_a_window_only() {
         assert_bounded(limit.window_s * 1_000_000, limit.capacity(), &list);
         let (limit, list) = admitted::<SuppressedModel>(seed, Changes::ClockAndLimits);
         assert_bounded(limit.soft.window_s * 1_000_000, limit.hard(), &list);
+    }
+}
+
+#[test]
+fn concurrency_is_exceeded_by_the_last_holder_only() {
+    for seed in 0..TRACES {
+        let (limit, list) = admitted::<ConcurrencyModel>(seed, Changes::ClockAndLimits);
+        assert_bounded(limit.hold_us, limit.limit, &list);
     }
 }
 

@@ -59,6 +59,7 @@ impl Provider for OnRedis<'_> {
                 Limit::SlidingWindow(_) => redis.sliding_window().reset(&key).await,
                 Limit::FixedWindow(_) => redis.fixed_window().reset(&key).await,
                 Limit::Abuse(_) => redis.abuse().reset(&key).await,
+                Limit::Concurrency(_) => redis.concurrency().reset(&key).await,
             }
         })
         .unwrap()

@@ -12,7 +12,7 @@ use trypema_testkit::blocking::{connect, key, wait_for};
 use trypema_testkit::redis::{Control, Server};
 
 use super::Upgrade;
-use crate::strategies::{Limits, Visit, each};
+use crate::strategies::{Limits, Visit, each, each_archived};
 
 const CLEAR: &str = "redis refused the call: state was written by a newer version of trypema";
 /// The error of archived scripts that do not know of formats.
@@ -117,7 +117,11 @@ fn every_verb_of_every_strategy_refuses_a_newer_state() {
 fn archived_scripts_refuse_a_newer_state_and_leave_it_alone() {
     for upgrade in Upgrade::from_all() {
         let rl = limiter(upgrade.versions().old, OnFailure::Fail);
-        each(&rl, &Limits::of(8, WINDOW), &mut EveryVerb { server: &upgrade.server, message: UNCLEAR });
+        each_archived(
+            &rl,
+            &Limits::of(8, WINDOW),
+            &mut EveryVerb { server: &upgrade.server, message: UNCLEAR },
+        );
     }
 }
 
@@ -145,6 +149,7 @@ fn no_units_are_leased_from_a_newer_state() {
     lease(redis.sliding_window(), &limits.sliding_window, &server);
     lease(redis.fixed_window(), &limits.fixed_window, &server);
     lease(redis.abuse(), &limits.abuse, &server);
+    lease(redis.concurrency(), &limits.concurrency, &server);
 }
 
 #[test]

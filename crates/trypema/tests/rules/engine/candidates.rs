@@ -28,15 +28,15 @@ fn told(verdict: &Verdict) -> String {
 }
 
 /// Calls `play` with an engine of these rules on every provider, with the provider's name and clock.
-pub(super) fn on_every_provider(yaml: &str, mut play: impl FnMut(&str, &Engine, &ManualClock)) {
+pub(super) fn on_every_provider(yaml: &str, mut play: impl FnMut(&str, &Arc<Engine>, &ManualClock)) {
     let clock = Arc::new(ManualClock::default());
     let local = trypema::RateLimiter::builder().clock(clock.clone()).build().unwrap();
-    play("local", &Engine::local(Arc::new(local), rules(yaml)), &clock);
+    play("local", &Arc::new(Engine::local(Arc::new(local), rules(yaml))), &clock);
     let server = Server::start().unwrap();
     let connection = connect(&server.url());
     for (name, engine) in [("redis", Engine::redis as fn(_, _) -> Engine), ("hybrid", Engine::hybrid)] {
         let clock = Arc::new(ManualClock::default());
         let rl = limiter(&connection, name, &clock).build().unwrap();
-        play(name, &engine(Arc::new(rl), Arc::new(rules(yaml))), &clock);
+        play(name, &Arc::new(engine(Arc::new(rl), Arc::new(rules(yaml)))), &clock);
     }
 }

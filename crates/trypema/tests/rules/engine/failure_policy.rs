@@ -25,13 +25,13 @@ enum Shared {
 impl Shared {
     const ALL: [Self; 2] = [Self::Redis, Self::Hybrid];
 
-    fn engine(self, connection: &RedisConnection, setup: &Setup<'_>) -> Engine {
+    fn engine(self, connection: &RedisConnection, setup: &Setup<'_>) -> Arc<Engine> {
         let builder = RateLimiter::builder().redis(connection.clone()).redis_deadline(setup.deadline);
         let limiter = Arc::new(builder.on_redis_failure(setup.on_failure).build().unwrap());
-        match self {
+        Arc::new(match self {
             Self::Redis => Engine::redis(limiter, rules(setup.yaml)),
             Self::Hybrid => Engine::hybrid(limiter, rules(setup.yaml)),
-        }
+        })
     }
 }
 

@@ -5,7 +5,7 @@ use trypema::rules::{Engine, Outcome, Request, Verdict};
 use trypema_testkit::blocking::wait_for;
 
 use super::candidates::on_every_provider;
-use super::{Local, decided_by, left, rules};
+use super::{Local, a_minute, decided_by, left, rules};
 
 const RULES: &str = "
 rules:
@@ -50,7 +50,7 @@ fn a_rule_denies_them_by_every_verb_and_nothing_is_spent() {
         let request = Request::new(&NOBODY);
         let denied = [
             check(engine, &NOBODY).unwrap(),
-            wait_for(engine.reserve(&request)).unwrap().into_verdict(),
+            wait_for(engine.reserve(&request, &a_minute())).unwrap().verdict().clone(),
             wait_for(engine.peek(&request)).unwrap(),
         ];
         for verdict in &denied {
@@ -76,7 +76,7 @@ fn a_rule_makes_them_an_error_of_every_verb() {
         let request = Request::new(&NOBODY);
         let errors = [
             check(engine, &NOBODY).unwrap_err(),
-            wait_for(engine.reserve(&request)).unwrap_err(),
+            wait_for(engine.reserve(&request, &a_minute())).unwrap_err(),
             wait_for(engine.peek(&request)).unwrap_err(),
             wait_for(engine.record(&request)).unwrap_err(),
         ];

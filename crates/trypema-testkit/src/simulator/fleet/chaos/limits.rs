@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use trypema::strategy::{
-    Absolute, AbsoluteLimit, FixedWindow, FixedWindowLimit, SlidingWindow, SlidingWindowLimit, Suppressed,
-    SuppressedLimit, TokenBucket, TokenBucketLimits, TokenLimit,
+    Absolute, AbsoluteLimit, Concurrency, ConcurrencyLimit, FixedWindow, FixedWindowLimit, SlidingWindow,
+    SlidingWindowLimit, Suppressed, SuppressedLimit, TokenBucket, TokenBucketLimits, TokenLimit,
 };
 use trypema::{HardLimitFactor, RateGroupSizeMs, TrypemaError};
 
@@ -60,5 +60,11 @@ impl Drawn for FixedWindow {
 impl Drawn for SlidingWindow {
     fn limit(capacity: u64, window_us: u64, _: &mut Random) -> Result<SlidingWindowLimit, TrypemaError> {
         SlidingWindowLimit::new(capacity, Duration::from_micros(window_us))
+    }
+}
+
+impl Drawn for Concurrency {
+    fn limit(capacity: u64, window_us: u64, _: &mut Random) -> Result<ConcurrencyLimit, TrypemaError> {
+        ConcurrencyLimit::new(capacity, Duration::from_micros(window_us))
     }
 }

@@ -54,12 +54,26 @@ fn estimated_lets_the_window_before_fade() {
 }
 
 #[test]
+fn held_counts_at_one_time_and_allows_no_lease() {
+    let law = Law::Held { limit: 10, hold_us: 100 };
+    assert!(is_kept(&law, &journal(&[(0, 5), (50, 5), (100, 5), (150, 5)])));
+    assert!(!is_kept(&law, &journal(&[(0, 5), (50, 5), (99, 1)])), "a microsecond before the first expire");
+    let granted = |until_us| KeyJournal {
+        grants: vec![Granted { at_us: 0, key: 0, limit: 0, units: 1, until_us }],
+        ..journal(&[(0, 1)])
+    };
+    assert!(is_kept(&law, &granted(0)));
+    assert!(!is_kept(&law, &granted(1)), "a lease");
+}
+
+#[test]
 fn what_was_forgotten_is_allowed_once_and_only_around_it() {
     for law in [
         Law::Sliding { capacity: 10, window_us: 100 },
         Law::Refilled(vec![Refill { capacity: 10, refill_us: 100 }]),
         Law::Aligned { limit: 10, window_us: 100 },
         Law::Estimated { limit: 10, window_us: 100 },
+        Law::Held { limit: 10, hold_us: 100 },
     ] {
         let again = journal(&[(10, 10), (10, 10)]);
         assert!(!is_kept(&law, &again), "{law:?}");

@@ -8,7 +8,7 @@ use trypema::rules::{Engine, Request};
 use trypema_testkit::blocking::{connect, limiter, wait_for};
 use trypema_testkit::redis::Cluster;
 
-use super::super::{left, rules};
+use super::super::{a_minute, left, rules};
 use super::{on_every_provider, told};
 
 fn check(engine: &Engine, attributes: &[(&str, &str)]) -> String {
@@ -88,22 +88,22 @@ fn beside_another(name: &str, engine: &Engine) {
 fn what_a_reservation_gives_back_is_given_back_to_candidates() {
     on_every_provider(STRICTER_AND_LOOSER, |name, engine, _| {
         let ann = [("user", "ann")];
-        let reserved = wait_for(engine.reserve(&Request::new(&ann))).unwrap();
+        let reserved = wait_for(engine.reserve(&Request::new(&ann), &a_minute())).unwrap();
         assert_eq!(told(reserved.verdict()), "allowed less ++ more ++", "{name}");
-        wait_for(engine.refund(reserved)).unwrap();
+        assert!(wait_for(reserved.release()).unwrap().is_complete(), "{name}");
         assert_eq!(["less", "live", "more"].map(|id| left_of(engine, &ann, id)), [1, 2, 3], "{name}");
 
-        let spent = wait_for(engine.reserve(&Request::new(&ann).costing(2))).unwrap();
+        let spent = wait_for(engine.reserve(&Request::new(&ann).costing(2), &a_minute())).unwrap();
         assert_eq!(told(spent.verdict()), "allowed less +- more ++", "{name}");
-        wait_for(engine.refund(spent)).unwrap();
-        let [first, denied] =
-            [2, 1].map(|cost| wait_for(engine.reserve(&Request::new(&ann).costing(cost))).unwrap());
+        wait_for(spent.release()).unwrap();
+        let reserve = |cost| wait_for(engine.reserve(&Request::new(&ann).costing(cost), &a_minute())).unwrap();
+        let (first, denied) = (reserve(2), reserve(1));
         assert_eq!(
             [told(first.verdict()), told(denied.verdict())],
             ["allowed less +- more ++", "denied less -+ more -+"],
             "{name}"
         );
-        wait_for(engine.refund(denied)).unwrap();
+        assert_eq!(wait_for(denied.release()).unwrap().rules, [], "{name}");
         assert_eq!(left_of(engine, &ann, "more"), 0, "{name}: a denied request has nothing to give back");
     });
 }

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use trypema::clock::{Clock, SystemClock};
 use trypema::redis::OnFailure;
-use trypema::rules::{Engine, Request};
+use trypema::rules::{Request, SettledStatus, Settlement};
 use trypema_testkit::blocking::{connect, runtime, wait_for};
 use trypema_testkit::redis::{FaultProxy, Server};
 
+use super::super::a_minute;
 use super::{Setup, Shared};
 
 const RULES: usize = 12;
@@ -34,6 +35,12 @@ fn in_time<T>(verb: &str, provider: Shared, future: impl Future<Output = T>) -> 
     answer
 }
 
+/// Whether every counter says that its store failed: nothing is reported as done.
+fn is_failed(settlement: &Settlement) -> bool {
+    let is_failed = |status: &SettledStatus| matches!(status, SettledStatus::Failed(_));
+    settlement.rules.len() == RULES && settlement.rules.iter().all(|rule| is_failed(&rule.status))
+}
+
 #[test]
 fn every_verb_gives_up_at_the_deadline_of_the_request() {
     let server = Server::start().unwrap();
@@ -42,10 +49,11 @@ fn every_verb_gives_up_at_the_deadline_of_the_request() {
         let proxy = FaultProxy::start(server.addr()).unwrap();
         let yaml = yaml();
         let setup = Setup { on_failure: OnFailure::Fail, deadline: DEADLINE, yaml: &yaml };
-        let engine: Engine = provider.engine(&connect(&proxy.url()), &setup);
+        let engine = provider.engine(&connect(&proxy.url()), &setup);
         let request = [("user", "ann")];
         let request = Request::new(&request);
-        let reserved = wait_for(engine.reserve(&request)).unwrap();
+        let mut reserved = wait_for(engine.reserve(&request, &a_minute())).unwrap();
+        let text = reserved.text().unwrap();
         let fresh = || {
             proxy.heal();
             // Another user: a key that is called often would be leased.
@@ -63,13 +71,20 @@ fn every_verb_gives_up_at_the_deadline_of_the_request() {
         fresh();
         assert!(in_time("record", provider, engine.record(&request)).is_err());
         fresh();
-        assert!(in_time("reserve", provider, engine.reserve(&request)).is_err());
+        assert!(in_time("reserve", provider, engine.reserve(&request, &a_minute())).is_err());
         fresh();
         assert!(in_time("explain", provider, engine.explain(&request)).is_err());
         fresh();
-        let refunded = in_time("refund_units", provider, engine.refund_units(&request)).unwrap();
-        assert!(refunded.iter().all(|refunded| refunded.units.is_err()));
+        assert!(in_time("renew", provider, engine.renew(&text, Duration::from_secs(1))).is_err());
         fresh();
-        assert!(in_time("refund", provider, engine.refund(reserved)).is_err());
+        assert!(in_time("renew", provider, reserved.renew(Duration::from_secs(1))).is_err());
+        fresh();
+        assert!(is_failed(&in_time("settle", provider, engine.settle(&text, &[("requests", 0)])).unwrap()));
+        fresh();
+        assert!(is_failed(&in_time("release", provider, engine.release(&text)).unwrap()));
+        fresh();
+        assert!(is_failed(&in_time("release", provider, reserved.release()).unwrap()));
+        fresh();
+        assert!(in_time("holders", provider, engine.holders("r0|user=ann")).is_err());
     }
 }

@@ -1,13 +1,15 @@
 //! One server of a Cluster is down: its rules follow their policies, and the other rules are taken all or
 //! nothing with them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use trypema::redis::{OnFailure, RedisConnection};
-use trypema::rules::{Engine, Request};
+use trypema::rules::{Engine, OnDrop, Request};
 use trypema_testkit::blocking::{connect, wait_for};
 use trypema_testkit::redis::{Cluster, Server};
 
+use super::super::a_minute;
 use super::{LOCAL, Setup, Shared, steady_cluster};
 
 /// A Cluster without one of its servers, and a user whose rules `near` and `far` are on a live and on the
@@ -42,7 +44,7 @@ impl Split {
         Self { user, connections, cluster }
     }
 
-    fn engine(&mut self, provider: Shared, (on_failure, far): (OnFailure, &str)) -> Engine {
+    fn engine(&mut self, provider: Shared, (on_failure, far): (OnFailure, &str)) -> Arc<Engine> {
         let yaml = format!(
             "
 rules:
@@ -92,6 +94,46 @@ fn a_lost_server_stops_only_the_requests_that_its_rules_stop() {
     }
 }
 
+/// The same with reservations. What the lost server stops is reserved nowhere.
+#[test]
+fn a_lost_server_stops_only_the_reservations_that_its_rules_stop() {
+    let mut split = Split::new(8);
+    let user = split.user.clone();
+    let (request, near) = ([("user", user.as_str())], format!("near|user={user}"));
+    let reserve = |engine: &Arc<Engine>| {
+        let reserved = wait_for(engine.reserve(&Request::new(&request), &a_minute().on_drop(OnDrop::Keep)));
+        reserved.ok().map(|reserved| reserved.is_allowed().then(|| reserved.text().unwrap()))
+    };
+    let held = |engine: &Engine| wait_for(engine.holders(&near)).unwrap().unwrap().len();
+    for provider in Shared::ALL {
+        let engine = split.engine(provider, (OnFailure::Fail, ""));
+        let start = split.spent(&engine);
+        assert_eq!(reserve(&engine), None, "{provider:?}");
+        assert_eq!((split.spent(&engine), held(&engine)), (start, 0), "{provider:?}: an error");
+
+        let engine = split.engine(provider, (OnFailure::Allow, "on_store_failure: deny,"));
+        assert_eq!(reserve(&engine), Some(None), "{provider:?}");
+        assert_eq!((split.spent(&engine), held(&engine)), (start, 0), "{provider:?}: a denial");
+
+        let engine = split.engine(provider, (OnFailure::Fail, "on_store_failure: allow,"));
+        let text = reserve(&engine).flatten().unwrap();
+        assert_eq!((split.spent(&engine), held(&engine)), (start + 1, 1), "{provider:?}: it was let in");
+        assert_eq!(wait_for(engine.renew(&text, Duration::from_secs(9))).unwrap(), Some(Duration::from_secs(9)));
+        let settled = wait_for(engine.settle(&text, &[("requests", 0)])).unwrap();
+        assert!(settled.is_complete() && settled.rules.len() == 1, "{provider:?}: {settled:?}");
+        assert_eq!((split.spent(&engine), held(&engine)), (start, 0), "{provider:?}: settled");
+
+        let engine = split.engine(provider, (LOCAL, ""));
+        let made: Vec<bool> = (0..4).map(|_| reserve(&engine).unwrap().is_some()).collect();
+        assert_eq!(made, [true, true, false, false], "{provider:?}");
+        assert_eq!((split.spent(&engine), held(&engine)), (start + 2, 2), "{provider:?}: two were let in");
+        for holder in wait_for(engine.holders(&near)).unwrap().unwrap() {
+            assert_eq!(wait_for(engine.release_holder(&near, &holder.id)).unwrap(), Some(true));
+        }
+        assert_eq!((split.spent(&engine), held(&engine)), (start, 0), "{provider:?}: released");
+    }
+}
+
 #[test]
 fn every_rule_that_can_be_reached_records() {
     let mut split = Split::new(2);
@@ -119,7 +161,7 @@ fn a_rule_that_only_logs_never_fails_a_request() {
             wait_for(engine.check(&request)).unwrap(),
             wait_for(engine.peek(&request)).unwrap(),
             wait_for(engine.record(&request)).unwrap(),
-            wait_for(engine.reserve(&request)).unwrap().into_verdict(),
+            wait_for(engine.reserve(&request, &a_minute())).unwrap().verdict().clone(),
         ];
         for verdict in verdicts {
             let ids: Vec<&str> = verdict.rules().map(|rule| rule.rule.id.as_str()).collect();
@@ -142,6 +184,11 @@ fn a_hung_server_does_not_fail_the_rules_of_the_others() {
         for _ in 0..3 {
             assert_eq!(split.check(&engine), Some(true), "{provider:?}");
         }
+        assert_eq!(split.spent(&engine), before + 3, "{provider:?}");
+        let request = [("user", split.user.as_str())];
+        let reserved = wait_for(engine.reserve(&Request::new(&request), &a_minute())).unwrap();
+        assert_eq!((reserved.is_allowed(), split.spent(&engine)), (true, before + 4), "{provider:?}");
+        assert!(wait_for(reserved.release()).unwrap().is_complete(), "{provider:?}");
         assert_eq!(split.spent(&engine), before + 3, "{provider:?}");
     }
     split.cluster.nodes().iter().for_each(|node| node.cont().unwrap());

@@ -1,13 +1,15 @@
 //! The whole store is down: every operation follows the policy.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use trypema::TrypemaError;
 use trypema::redis::{OnFailure, RedisConnection};
-use trypema::rules::{Engine, Request, Verdict};
+use trypema::rules::{Engine, Request, SettledStatus, Verdict};
 use trypema_testkit::blocking::{connect, wait_for};
 use trypema_testkit::redis::Server;
 
+use super::super::a_minute;
 use super::{LOCAL, Setup, Shared, steady_cluster};
 
 /// An abuse rule and a fixed window in different slots of a Cluster, and a `log_only` rule whose failure
@@ -90,8 +92,9 @@ fn read(verdict: Result<Verdict, TrypemaError>) -> Answer {
     Answer::Decided { is_allowed: verdict.is_allowed(), is_counted }
 }
 
-/// Calls every operation, each with its own user, so that local counts of one do not affect another.
-fn ask(engine: &Engine, policy: Policy) {
+/// Calls every operation, each with its own user, so that local counts of one do not affect another. `reserved` is the
+/// text of a reservation that was made while the store was there.
+fn ask(engine: &Arc<Engine>, reserved: &str, policy: Policy) {
     let request = |user| [("user", user)];
     let expected = || policy.answer();
     assert_eq!(read(wait_for(engine.check(&Request::new(&request("check"))))), expected(), "check");
@@ -99,8 +102,8 @@ fn ask(engine: &Engine, policy: Policy) {
     assert_eq!(read(wait_for(engine.record(&Request::new(&request("record"))))), expected(), "record");
     let explained = wait_for(engine.explain(&Request::new(&request("explain"))));
     assert_eq!(explained.is_err(), policy == Policy::Error, "explain");
-    let reserved = wait_for(engine.reserve(&Request::new(&request("reserve"))));
-    assert_eq!(read(reserved.map(|reserved| reserved.verdict().clone())), expected(), "reserve");
+    let made = wait_for(engine.reserve(&Request::new(&request("reserve")), &a_minute()));
+    assert_eq!(read(made.map(|made| made.verdict().clone())), expected(), "reserve");
     for key in ["logins|user=peek", "watched|user=peek"] {
         assert!(
             wait_for(engine.inspect(key, 0)).is_err(),
@@ -108,14 +111,16 @@ fn ask(engine: &Engine, policy: Policy) {
         );
     }
 
-    // A refund or reset that did not happen is never reported as done.
-    let refunded = wait_for(engine.refund_units(&Request::new(&request("record")))).unwrap();
-    for refunded in refunded.iter().filter(|refunded| refunded.rule != "watched") {
-        match policy {
-            Policy::Local => assert_eq!(refunded.units, Ok(1), "{refunded:?}"),
-            _ => assert!(refunded.units.is_err(), "{refunded:?}"),
-        }
+    // A refund, renewal or reset that did not happen is never reported as done.
+    let settlements =
+        [wait_for(engine.settle(reserved, &[("requests", 0)])), wait_for(engine.release(reserved))];
+    for settlement in settlements.map(Result::unwrap) {
+        let is_failed = |status: &SettledStatus| matches!(status, SettledStatus::Failed(_));
+        assert!(settlement.rules.len() == 3 && !settlement.is_complete(), "{settlement:?}");
+        assert!(settlement.rules.iter().all(|rule| is_failed(&rule.status)), "{settlement:?}");
     }
+    assert!(wait_for(engine.renew(reserved, Duration::from_secs(60))).is_err(), "renew");
+    assert!(wait_for(engine.holders("per-user|user=before")).is_err(), "holders");
     assert!(wait_for(engine.reset("per-user|user=check")).is_err(), "reset");
     if policy == Policy::Local {
         counts_in_this_process(engine);
@@ -123,29 +128,35 @@ fn ask(engine: &Engine, policy: Policy) {
 }
 
 /// The second rule admits three requests, by whichever operation. Then the rules together deny.
-fn counts_in_this_process(engine: &Engine) {
+fn counts_in_this_process(engine: &Arc<Engine>) {
     let ann = [("user", "ann")];
     wait_for(engine.record(&Request::new(&ann))).unwrap();
     assert!(wait_for(engine.check(&Request::new(&ann))).unwrap().is_allowed());
-    let reserved = wait_for(engine.reserve(&Request::new(&ann))).unwrap();
-    assert!(reserved.verdict().is_allowed());
+    let reserved = wait_for(engine.reserve(&Request::new(&ann), &a_minute())).unwrap();
+    assert!(reserved.is_allowed());
     let denied = wait_for(engine.check(&Request::new(&ann))).unwrap();
     assert_eq!(denied.decided_by().map(|rule| rule.rule.id.as_str()), Some("per-user"), "{denied:?}");
     assert!(!wait_for(engine.peek(&Request::new(&ann))).unwrap().is_allowed());
-    wait_for(engine.refund(reserved)).unwrap();
-    assert!(
-        wait_for(engine.peek(&Request::new(&ann))).unwrap().is_allowed(),
-        "a refund gives back here, too"
-    );
+    assert_eq!(wait_for(reserved.release()).unwrap().rules, [], "nothing was reserved in the store");
+    let denied = wait_for(engine.peek(&Request::new(&ann))).unwrap();
+    assert!(!denied.is_allowed(), "units that were counted here stay spent: {denied:?}");
 }
 
-fn every_verb_follows_every_policy(provider: Shared, connections: Vec<RedisConnection>) {
+fn every_verb_follows_every_policy(provider: Shared, connections: Vec<RedisConnection>, reserved: &str) {
     for ((on_failure, of_rules, policy), connection) in POLICIES.into_iter().zip(connections) {
         let yaml = yaml(of_rules);
         let setup = Setup { on_failure, deadline: Duration::from_millis(200), yaml: &yaml };
         println!("{provider:?}, built with {on_failure:?}, rules say {of_rules:?}");
-        ask(&provider.engine(&connection, &setup), policy);
+        ask(&provider.engine(&connection, &setup), reserved, policy);
     }
+}
+
+/// Returns the text of a reservation of all rules.
+fn reserve_before(provider: Shared, connection: &RedisConnection) -> String {
+    let setup = Setup { on_failure: OnFailure::Fail, deadline: Duration::from_secs(5), yaml: &yaml(None) };
+    let engine = provider.engine(connection, &setup);
+    let request = [("user", "before")];
+    wait_for(engine.reserve(&Request::new(&request), &a_minute())).unwrap().into_text().unwrap()
 }
 
 #[test]
@@ -153,8 +164,9 @@ fn every_verb_follows_every_policy_without_redis() {
     let server = Server::start().unwrap();
     for provider in Shared::ALL {
         let connections = POLICIES.iter().map(|_| connect(&server.url())).collect();
+        let reserved = reserve_before(provider, &connect(&server.url()));
         server.kill_9().unwrap();
-        every_verb_follows_every_policy(provider, connections);
+        every_verb_follows_every_policy(provider, connections, &reserved);
         server.restart().unwrap();
     }
 }
@@ -166,11 +178,12 @@ fn every_verb_follows_every_policy_without_a_cluster() {
     assert_ne!(slot("logins|user=check"), slot("per-user|user=check"), "the rules are in several slots");
     let connections = || POLICIES.iter().map(|_| connect(&cluster.url())).collect();
     let of_each: [Vec<RedisConnection>; 2] = [connections(), connections()];
+    let reserved = reserve_before(Shared::Redis, &connect(&cluster.url()));
     for node in cluster.nodes() {
         node.kill_9().unwrap();
     }
     for (provider, connections) in Shared::ALL.into_iter().zip(of_each) {
-        every_verb_follows_every_policy(provider, connections);
+        every_verb_follows_every_policy(provider, connections, &reserved);
     }
 }
 
@@ -203,7 +216,7 @@ fn what_was_counted_here_is_reconciled() {
     }
 }
 
-/// A denied reservation took nothing, so its refund changes nothing, even for a rule that would have allowed
+/// A denied reservation took nothing, so its release changes nothing, even for a rule that would have allowed
 /// it.
 #[test]
 fn a_denied_reservation_gives_nothing_back() {
@@ -222,9 +235,9 @@ rules:
             assert!(wait_for(engine.check(&Request::new(&request))).unwrap().is_allowed());
         }
         for _ in 0..3 {
-            let denied = wait_for(engine.reserve(&Request::new(&request))).unwrap();
-            assert!(!denied.verdict().is_allowed(), "{provider:?}");
-            wait_for(engine.refund(denied)).unwrap();
+            let denied = wait_for(engine.reserve(&Request::new(&request), &a_minute())).unwrap();
+            assert!(!denied.is_allowed() && denied.text().is_none(), "{provider:?}");
+            assert_eq!(wait_for(denied.release()).unwrap().rules, [], "{provider:?}");
         }
         let inspected = wait_for(engine.inspect(&key, 0)).unwrap().unwrap();
         assert_eq!(inspected.rules().next().unwrap().decision.remaining(), 98, "{provider:?}");
