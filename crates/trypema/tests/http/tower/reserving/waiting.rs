@@ -4,24 +4,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
+use trypema::clock::Clock;
 
 use super::{ESTIMATE, Scene, on_both_providers, open, status};
 
 on_both_providers!(waiters_are_served_in_order, patience_ends, a_waiter_that_goes_away_leaves_the_queue);
 
-/// Lets the tasks that were spawned run until they wait.
-async fn settled() {
-    for _ in 0..200 {
-        tokio::task::yield_now().await;
-    }
-}
-
-/// Waits until so many wake-ups are scheduled that all of these requests wait.
+/// Waits until the requests that were sent wait. The first of a queue tries again after a second, or somewhat
+/// later if other processes may do so, too. The others call nobody before it is their turn.
 async fn until_waiting(scene: &Scene) {
-    scene.assert_renewed().await;
-    let start = std::time::Instant::now();
-    while start.elapsed() < Duration::from_millis(50) {
-        settled().await;
+    let is_soon = |next| next > scene.clock.now() && next <= scene.clock.now() + Duration::from_millis(1_250);
+    let first = async {
+        while !scene.clock.next_wake().is_some_and(is_soon) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(super::FAR_TOO_LONG, first).await.unwrap();
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
     }
 }
 
@@ -85,4 +85,21 @@ async fn a_waiter_that_goes_away_leaves_the_queue(scene: &Scene) {
     next.notified().await;
     assert_eq!(waiting.await.unwrap(), 200);
     scene.assert_left([1, 1_000 - 2 * ESTIMATE]).await;
+}
+
+/// A release wakes only the first waiter. Two at the same moment are enough for two waiters all the same.
+#[tokio::test]
+async fn releases_at_the_same_time_admit_as_many_waiters() {
+    let scene = Scene::local(&super::RULES.replace("limit: 1,", "limit: 3,"));
+    let holding = [open(scene.layer()).await, open(scene.layer()).await, open(scene.layer()).await];
+    let waiters: Vec<_> =
+        (0..3).map(|_| tokio::spawn(open(scene.layer().wait(Duration::from_secs(3_600))))).collect();
+    until_waiting(&scene).await;
+    drop(holding);
+    for waiter in waiters {
+        let admitted = tokio::time::timeout(super::FAR_TOO_LONG, waiter).await.unwrap().unwrap();
+        assert_eq!(admitted.response.status(), 200);
+        std::mem::forget(admitted);
+    }
+    assert_eq!(scene.left().await[0], 0);
 }
