@@ -47,7 +47,6 @@ async fn a_process_renews_what_others_would_take() {
             one.clock.advance(Duration::from_secs(10));
         }
         holder.assert_renewed().await;
-        // The renewal may still be under way when the clock has its next time.
         assert_eq!(status(other.layer()).await, 429);
     }
     drop(open);
