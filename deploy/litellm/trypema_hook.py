@@ -413,7 +413,8 @@ def denial(answer: Mapping[str, Any], estimate: int) -> HTTPException:
     if answer.get("outcome") == "blocked":
         return HTTPException(429, {"error": "the caller is blocked"})
     if milliseconds is None:
-        return HTTPException(429, {"error": f"the limit never allows {estimate} tokens at once; lower max_tokens"})
+        detail = {"error": f"the limit never allows {estimate} tokens at once; lower max_tokens"}
+        return HTTPException(429, detail)
     detail = {"error": f"token limit reached: this call may use {estimate} tokens; try again in {seconds} s"}
     return HTTPException(429, detail, headers=headers)
 
