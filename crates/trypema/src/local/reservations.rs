@@ -109,7 +109,7 @@ impl LocalRateLimiterProvider {
                 request: request.name.request,
                 units: check.cost.min(MAX_EXACT),
                 recorded: decided[location.index].1,
-                expires_at: now + request.ttl,
+                expires_at: expiry(now, request.ttl),
                 is_settled: false,
             });
             response.receipts.push(write_table(check, location, shard, now, state, entry));
@@ -212,7 +212,7 @@ impl LocalRateLimiterProvider {
         let mut shard = location.map.shard_at(location.shard);
         let table = shard.find(location.key.hash, &location.key.key)?;
         table.find(*id, now).filter(|entry| !entry.is_settled)?;
-        table.renew(*id, now + *ttl);
+        table.renew(*id, expiry(now, *ttl));
         Some(*ttl)
     }
 
@@ -366,6 +366,11 @@ fn write_table(
     let reserved = write(&mut table);
     location.map.insert_reserved(shard, &location.key, NewState { state: table, limit: &limit, now });
     reserved
+}
+
+/// Returns the time at which a reservation expires, which may be later than any that a clock can show.
+fn expiry(now: Timestamp, ttl: Duration) -> Timestamp {
+    Timestamp::derived(now.as_micros() + ttl.as_micros() as u64)
 }
 
 /// Returns the decision of a counter whose table of reservations has no room.
