@@ -6,6 +6,7 @@ mod confirm;
 mod difference;
 mod keys;
 mod lists;
+mod reservations;
 mod rules;
 mod serve;
 mod service;
@@ -34,6 +35,7 @@ const EXAMPLES: &str = "\
 Try it:
   trypema serve                                  run with demonstration rules; prints commands to try
   trypema check user=ann                         check a request: exit code 0 if allowed, 1 if denied
+  trypema reserve user=ann --cost tokens=800     reserve an estimate; prints the text for `trypema settle`
   trypema explain user=ann endpoint=/search      show the decision of every rule
   trypema rules validate rules.yaml              validate a rules file
   trypema rules apply rules.yaml                 replace the rules in PostgreSQL; shows the changes first
@@ -48,12 +50,23 @@ enum Command {
     /// Check whether a request may proceed: exit code 0 if allowed, 1 if denied, 2 if the server is
     /// unreachable
     Check(check::Check),
+    /// Reserve the estimated cost of a request, and print the reservation: exit code 0 if allowed, 1 if
+    /// denied, 2 if the server is unreachable
+    Reserve(reservations::Reserve),
+    /// Settle a reservation at the real cost: exit code 0 if settled, 1 if it was no longer outstanding, 2 if
+    /// the server is unreachable
+    Settle(reservations::Settle),
+    /// Release a reservation, as if the request had never been made; exit codes as of `settle`
+    Release(reservations::Release),
+    /// Let a reservation last longer: exit code 0 if renewed, 1 if it was no longer outstanding, 2 if the
+    /// server is unreachable
+    Renew(reservations::Renew),
     /// Show what every rule decides about a request; nothing is spent
     Explain(check::Explain),
     /// Work with rules: validate files, and manage the rules that are stored in PostgreSQL
     #[command(subcommand)]
     Rules(rules::Rules),
-    /// Work with single keys: show, reset, block
+    /// Work with single keys: show, reset, block, release reservations
     #[command(subcommand)]
     Keys(keys::Keys),
     /// Work with the allow list and the block list: show, block, allow, remove
@@ -87,6 +100,10 @@ impl Cli {
         match self.command {
             Command::Serve(serve) => serve.run(),
             Command::Check(check) => check.run(),
+            Command::Reserve(reserve) => reserve.run(),
+            Command::Settle(settle) => settle.run(),
+            Command::Release(release) => release.run(),
+            Command::Renew(renew) => renew.run(),
             Command::Explain(explain) => explain.run(),
             Command::Rules(rules) => rules.run(),
             Command::Keys(keys) => keys.run(),

@@ -46,7 +46,7 @@ pub(super) struct Explain {
 
 /// The request to check or explain.
 #[derive(Debug, clap::Args)]
-struct RequestArgs {
+pub(super) struct RequestArgs {
     /// Attributes of the request: user=ann endpoint=/search, or as JSON: '{"user": "ann"}'
     #[arg(value_name = "NAME=VALUE", value_parser = attributes)]
     attributes: Vec<GivenAttributes>,
@@ -61,12 +61,12 @@ struct RequestArgs {
 
 /// A cost in one unit.
 #[derive(Debug, Clone)]
-struct GivenCost {
+pub(super) struct GivenCost {
     unit: String,
     cost: u64,
 }
 
-fn cost(text: &str) -> Result<GivenCost, String> {
+pub(super) fn cost(text: &str) -> Result<GivenCost, String> {
     let (unit, number) = text.split_once('=').unwrap_or(("requests", text));
     let cost = number.parse().map_err(|_| "need a whole number, 0 or more, as in 5 or tokens=4200")?;
     Ok(GivenCost { unit: unit.to_owned(), cost })
@@ -137,19 +137,14 @@ impl RequestArgs {
         self.attributes.iter().flat_map(|given| &given.0)
     }
 
-    fn to_json(&self) -> Result<Value, String> {
+    pub(super) fn to_json(&self) -> Result<Value, String> {
         let mut attributes = Map::new();
         for (name, value) in self.pairs() {
             if attributes.insert(name.clone(), json!(value)).is_some() {
                 return Err(format!("attribute {name:?} is given twice"));
             }
         }
-        let mut costs = Map::new();
-        for GivenCost { unit, cost } in &self.cost {
-            if costs.insert(unit.clone(), json!(cost)).is_some() {
-                return Err(format!("the cost in {unit:?} is given twice"));
-            }
-        }
+        let costs = costs_of(&self.cost)?;
         let is_given = !self.attributes.is_empty();
         if !is_given && !self.set.is_empty() && !costs.is_empty() {
             return Err(
@@ -167,6 +162,17 @@ impl RequestArgs {
         let sets: Vec<&Value> = is_given.then_some(&first).into_iter().chain(&self.set).collect();
         Ok(json!({"sets": sets}))
     }
+}
+
+/// Returns costs as an object. Fails if a unit is given twice.
+pub(super) fn costs_of(given: &[GivenCost]) -> Result<Map<String, Value>, String> {
+    let mut costs = Map::new();
+    for GivenCost { unit, cost } in given {
+        if costs.insert(unit.clone(), json!(cost)).is_some() {
+            return Err(format!("the cost in {unit:?} is given twice"));
+        }
+    }
+    Ok(costs)
 }
 
 /// Prints a response, as JSON if `is_json` is set, otherwise as text.
@@ -193,9 +199,13 @@ fn summary(response: &Value) -> String {
 }
 
 /// Returns the summary and one line per rule.
-fn report(response: &Value) -> String {
+pub(super) fn report(response: &Value) -> String {
     let mut lines = vec![summary(response)];
     lines.extend(rules_of(response).map(|rule| format!("  {rule}")));
+    let skipped = response["skipped"].as_array().into_iter().flatten();
+    lines.extend(skipped.map(|rule| {
+        format!("  {}{}: skipped, {}", text(&rule["rule"]), name_suffix(rule), text(&rule["reason"]))
+    }));
     let others = response["not_applying"].as_array().into_iter().flatten();
     lines.extend(others.map(|rule| {
         format!("  {}{}: does not apply, {}", text(&rule["rule"]), name_suffix(rule), text(&rule["reason"]))
@@ -231,7 +241,7 @@ fn rules_of(response: &Value) -> impl Iterator<Item = String> {
 }
 
 /// Returns the name of a rule in parentheses, or an empty text if it has none.
-fn name_suffix(rule: &Value) -> String {
+pub(super) fn name_suffix(rule: &Value) -> String {
     rule["name"].as_str().map(|name| format!(" ({name})")).unwrap_or_default()
 }
 
@@ -246,7 +256,7 @@ fn attempts(rule: &Value) -> String {
     format!("; {short} attempts in the short window, {long} in the long one{block}")
 }
 
-fn text(value: &Value) -> &str {
+pub(super) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 

@@ -1,4 +1,4 @@
-//! `trypema keys`: shows, resets and overrides single keys.
+//! `trypema keys`: shows, resets and overrides single keys, and releases their reservations.
 
 use std::process::ExitCode;
 
@@ -14,8 +14,10 @@ use super::{failed, print};
 /// Work with single keys
 #[derive(Debug, Subcommand)]
 pub(super) enum Keys {
-    /// Show the remaining units of a key
+    /// Show the remaining units of a key, and the reservations that hold units
     Show(Key),
+    /// Release a reservation of a key: give back its units at this counter, and nowhere else
+    Release(Release),
     /// Reset a key: forget its spent units
     Reset(Key),
     /// Block a key: deny all of its requests, on all servers; prints what changed
@@ -35,10 +37,22 @@ pub(super) struct Key {
     service: AdminService,
 }
 
+/// A reservation of a key, and the server to contact.
+#[derive(Debug, clap::Args)]
+pub(super) struct Release {
+    /// The key as responses contain it, for example `uploads|user=ann`
+    key: String,
+    /// The id of the reservation: 32 hexadecimal digits, as `trypema keys show` prints them
+    id: String,
+    #[command(flatten)]
+    service: AdminService,
+}
+
 impl Keys {
     pub(super) fn run(self) -> ExitCode {
         let done = match &self {
             Self::Show(key) => key.print_response(Method::GET),
+            Self::Release(release) => release.run(),
             Self::Reset(key) => key.print_response(Method::DELETE),
             Self::Block(key) => key.change_override(Method::PUT, Some(&json!({"verdict": "block"}))),
             Self::Allow(key) => key.change_override(Method::PUT, Some(&json!({"verdict": "allow"}))),
@@ -51,6 +65,24 @@ impl Keys {
                 ExitCode::FAILURE
             }
         }
+    }
+}
+
+impl Release {
+    /// Releases the reservation. Fails if the key does not hold it.
+    fn run(&self) -> Result<(), String> {
+        let (key, id) = (percent_encode(&self.key), percent_encode(&self.id));
+        let path = format!("/v1/keys/{key}/reservations/{id}");
+        let response = self.service.call(&Call::new(Method::DELETE, &path))?;
+        if response["released"] != json!(true) {
+            return Err(format!(
+                "{} has no such reservation: it expired, or was settled or released; `trypema keys show` lists \
+                 those that it has",
+                self.key
+            ));
+        }
+        print(&format!("{response:#}\n"));
+        Ok(())
     }
 }
 

@@ -62,6 +62,8 @@ struct OutcomeCounters {
     shadowed: Counter,
     error: Counter,
     skipped: Counter,
+    /// Checks that skipped a concurrency rule.
+    unheld: Counter,
     /// The units that requests spent.
     units: Counter,
 }
@@ -153,9 +155,9 @@ impl RuleMetrics {
         }
     }
 
-    /// Counts the rules that skipped a request because it lacks an attribute of their keys or a cost in their
-    /// units. Also warns
-    /// about rules that never matched a request.
+    /// Counts the rules that skipped a request: because it lacks an attribute of their keys or a cost in their
+    /// units, or because it is a check, which cannot hold slots of concurrency rules. Also warns about rules
+    /// that never matched a request.
     pub(crate) fn count_skipped(&self, verdict: &Verdict, request: &Request<'_>) {
         let rules = verdict.set();
         let every = rules.applying_upper_bound().div_ceil(MAX_UNSAMPLED).max(1) as u64;
@@ -164,6 +166,20 @@ impl RuleMetrics {
             let skipped = rules.skipped_rules(request).into_iter().flatten();
             for entry in skipped.filter_map(|skipped| rule_counters.get(skipped.rule.id.as_str())) {
                 entry.rule.skipped.add(every);
+            }
+        }
+        let mut unheld = verdict.skipped_rules().peekable();
+        if unheld.peek().is_some() {
+            let rule_counters = self.rule_counters.load();
+            for rule in unheld {
+                let Some(entry) = rule_counters.get(rule.id.as_str()) else { continue };
+                // It matches the request, so its endpoints and attributes are no mistake.
+                entry.history.matched();
+                entry.rule.unheld.add_one();
+                tracing::debug!(
+                    rule = rule.id,
+                    "rules: a check skipped a concurrency rule, which only reservations obey"
+                );
             }
         }
         if let Some(requests) = self.unmatched_scan.request() {
@@ -236,10 +252,11 @@ impl RuleMetrics {
         text.family(
             "trypema_rules_skipped_total",
             MetricType::Counter,
-            "Requests that a rule skipped because they lack an attribute of its key or a cost in its unit. Estimated if more than 64 rules can be targeted at one request.",
+            "Requests that a rule skipped. missing: they lack an attribute of its key or a cost in its unit; estimated if more than 64 rules can be targeted at one request. needs_reservation: a check or forward-auth, which hold nothing, came to a concurrency rule.",
         );
         for (id, RuleEntry { rule, .. }) in &sorted {
-            text.sample(&[("rule", id)], rule.skipped.get());
+            text.sample(&[("rule", id), ("reason", "missing")], rule.skipped.get());
+            text.sample(&[("rule", id), ("reason", "needs_reservation")], rule.unheld.get());
         }
         self.write_comparisons(text, &sorted);
         text.family(

@@ -22,8 +22,12 @@ mod missing;
 mod origins;
 #[path = "api/outcomes.rs"]
 mod outcomes;
+#[path = "api/reservations.rs"]
+mod reservations;
 #[path = "api/store.rs"]
 mod store;
+#[path = "api/takeover.rs"]
+mod takeover;
 
 use serde_json::{Value, json};
 

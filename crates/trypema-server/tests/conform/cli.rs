@@ -8,6 +8,8 @@ mod asking;
 mod caller_token;
 #[path = "cli/refusals.rs"]
 mod refusals;
+#[path = "cli/reservations.rs"]
+mod reservations;
 #[path = "cli/rules.rs"]
 mod rules;
 #[path = "cli/settings.rs"]
@@ -45,7 +47,19 @@ fn help_teaches() {
     let told = [
         (
             &["--help"][..],
-            &["serve", "check", "explain", "rules", "completions", "Try it:", "trypema serve --rules"][..],
+            &[
+                "serve",
+                "check",
+                "reserve",
+                "settle",
+                "release",
+                "renew",
+                "explain",
+                "rules",
+                "completions",
+                "Try it:",
+                "trypema serve --rules",
+            ][..],
         ),
         (
             &["serve", "--help"],
@@ -72,6 +86,14 @@ fn help_teaches() {
                 "TRYPEMA_CALLER_TOKEN",
             ],
         ),
+        (
+            &["reserve", "--help"],
+            &["user=ann", "--cost", "--ttl", "[default: 60s]", "--id", "--server", "TRYPEMA_CALLER_TOKEN"],
+        ),
+        (&["settle", "--help"], &["tokens=1830", "keeps its estimate", "--server"]),
+        (&["release", "--help"], &["`trypema reserve` printed it", "--server"]),
+        (&["renew", "--help"], &["--ttl", "at most 1h", "--server"]),
+        (&["keys", "--help"], &["show", "release", "reservations that hold units"]),
         (&["explain", "--help"], &["--rules", "as if nothing had been spent", "--server"]),
         (&["rules", "--help"], &["validate", "schema"]),
         (&["rules", "validate", "--help"], &["with lines", "exit code 0"]),

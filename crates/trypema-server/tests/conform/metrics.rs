@@ -62,7 +62,6 @@ fn every_rule_counts_what_it_decided() {
         client.send("POST", "/v1/check", &[], body);
     }
     client.send("POST", "/v1/explain", &[], r#"{"attributes": {"user": "ann"}}"#);
-    client.send("POST", "/v1/refund", &[], r#"{"attributes": {"user": "nobody"}}"#);
     let told = samples(&mut client);
     assert_eq!(decided(&told, "per-user"), [2.0, 2.0, 0.0, 0.0, 0.0]);
     assert_eq!(decided(&told, "shadow"), [1.0, 0.0, 0.0, 3.0, 0.0]);
@@ -111,7 +110,10 @@ fn requests_are_counted_by_route_and_status() {
         ("GET", "/v1/forward-auth/anybody", ""),
         ("GET", "/v1/forward-auth/mallory", ""),
         ("POST", "/v1/explain", r#"{"attributes": {}}"#),
-        ("POST", "/v1/refund", r#"{"attributes": {}}"#),
+        ("POST", "/v1/reserve", r#"{"attributes": {}}"#),
+        ("POST", "/v1/settle", r#"{"reservation": "r1.bo9omtz0YlZo9Vb1D0EJqg", "costs": {}}"#),
+        ("POST", "/v1/release", r#"{"reservation": "r1.bo9omtz0YlZo9Vb1D0EJqg"}"#),
+        ("POST", "/v1/renew", r#"{"reservation": "nonsense"}"#),
         ("GET", "/v1/keys/per-user%7Cuser=ann", ""),
         ("DELETE", "/v1/keys/per-user%7Cuser=ann", ""),
         ("GET", "/v1/keys/nobody", ""),
@@ -134,7 +136,10 @@ fn requests_are_counted_by_route_and_status() {
         ("forward_auth", 200, 1.0),
         ("forward_auth", 403, 1.0),
         ("explain", 200, 1.0),
-        ("refund", 200, 1.0),
+        ("reserve", 200, 1.0),
+        ("settle", 200, 1.0),
+        ("release", 200, 1.0),
+        ("renew", 400, 1.0),
         ("keys", 200, 2.0),
         ("keys", 404, 1.0),
         ("rules", 200, 1.0),

@@ -71,13 +71,13 @@ fn every_security_scheme_is_described_and_used() {
     assert_eq!(named, schemes.keys().cloned().collect());
     let security = |path: &str| document.0["paths"][path]["post"]["security"].clone();
     assert_eq!(security("/v1/check"), json!([{"caller": []}, {}]));
-    assert_eq!(security("/v1/refund"), json!([{"caller": []}, {"admin": []}]));
+    assert_eq!(security("/v1/settle"), json!([{"caller": []}, {}]));
     assert_eq!(security("/v1/explain"), json!([{"admin": []}]));
     assert_eq!(document.0["paths"]["/v1/forward-auth"]["post"].get("security"), None);
 }
 
 /// The routes of the server. The start page (`/`) must list each of them.
-const ROUTES: [&str; 22] = [
+const ROUTES: [&str; 26] = [
     "/",
     "/healthz",
     "/metrics",
@@ -89,17 +89,21 @@ const ROUTES: [&str; 22] = [
     "/v1/forward-auth",
     "/v1/forward-auth/{profile}",
     "/v1/keys/{key}",
+    "/v1/keys/{key}/reservations/{id}",
     "/v1/lists",
     "/v1/lists/{list}/{attribute}/{value}",
     "/v1/overrides",
     "/v1/overrides/{key}",
-    "/v1/refund",
+    "/v1/release",
+    "/v1/renew",
+    "/v1/reserve",
     "/v1/rules",
     "/v1/rules/{id}",
     "/v1/rules/{id}/promote",
     "/v1/ruleset",
     "/v1/ruleset/history",
     "/v1/ruleset/revert",
+    "/v1/settle",
 ];
 
 #[test]
@@ -121,6 +125,7 @@ fn every_route_is_described_and_the_reverse() {
             &path
                 .replace("{key}", "per-user%7Cuser=ann")
                 .replace("{list}", "block")
+                .replace("{id}", "6e8f68a9b8f462567a56f5f50f41098a")
                 .replace("{profile}", "nginx"),
             &[],
             "",
@@ -149,7 +154,7 @@ fn examples_are_what_they_are_examples_of_and_are_answered() {
         assert_eq!(reply.status, if is_for_files { 200 } else { 404 }, "{path}: {reply:?}");
         seen += 1;
     }
-    assert_eq!(seen, 9, "check, explain and refund, and six that change rules");
+    assert_eq!(seen, 12, "check, explain, four for reservations, and six that change rules");
 }
 
 /// The server and the schema of requests refuse the same bodies.

@@ -127,7 +127,7 @@ fn every_route_is_for_those_who_may_use_it() {
         let expected = if route.used_by == For::Readers { 200 } else { 403 };
         let answer = ask(&service, Some("Bearer secret-token-to-look"), route);
         assert_eq!(answer.status, expected, "{} {}: {answer:?}", route.method, route.path);
-        // A caller token does not open administration, and an admin token does not open checks and refunds.
+        // A caller token does not open administration, and an admin token does not open checks and reservations.
         let foreign = if route.used_by == For::Callers { "to-edit" } else { "to-call" };
         let refused = ask(&service, Some(&format!("Bearer secret-token-{foreign}")), route);
         assert_eq!(refused.status, 403, "{} {}: {refused:?}", route.method, route.path);

@@ -24,9 +24,19 @@ pub struct Admin {
 }
 
 /// The paths of the check listener.
-const CHECKS: [&str; 5] = ["/v1/check", "/v1/refund", "/v1/forward-auth", "/healthz", "/readyz"];
+const CHECKS: [&str; 8] = [
+    "/v1/check",
+    "/v1/reserve",
+    "/v1/settle",
+    "/v1/release",
+    "/v1/renew",
+    "/v1/forward-auth",
+    "/healthz",
+    "/readyz",
+];
 /// The paths that need no token.
-const OPEN: [&str; 2] = ["/v1/check", "/v1/forward-auth"];
+const OPEN: [&str; 6] =
+    ["/v1/check", "/v1/reserve", "/v1/settle", "/v1/release", "/v1/renew", "/v1/forward-auth"];
 
 /// Whether a path belongs to the admin listener.
 pub fn is_administration(path: &str) -> bool {

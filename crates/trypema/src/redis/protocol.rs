@@ -347,12 +347,14 @@ impl PackedCall {
         self.argument.extend_from_slice(&times.to_le_bytes());
         put_count(&mut self.argument, request.cost);
         put_number(&mut self.argument, request.extra.min(1 << 53) as f64);
+        if let Some(reservation) = &request.reservation {
+            reservation.write(&mut self.argument);
+            // A limit has at most 16 token buckets of 32 bytes.
+            self.argument.extend_from_slice(&(request.limit.len() as u16).to_le_bytes());
+        }
         self.argument.extend_from_slice(&request.limit);
         if let Some(lease) = &request.lease {
             lease.write(&mut self.argument);
-        }
-        if let Some(reservation) = &request.reservation {
-            reservation.write(&mut self.argument);
         }
     }
 

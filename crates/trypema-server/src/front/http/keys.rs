@@ -1,13 +1,15 @@
-//! `/v1/keys/{key}`: shows or resets one counter.
+//! `/v1/keys/{key}`: shows or resets one counter. `/v1/keys/{key}/reservations/{id}`: releases one of its
+//! reservations.
 
 use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 use schemars::JsonSchema;
 use serde::Serialize;
+use trypema::rules::Holder;
 
 use super::accounting::{Accounting, with_accounting};
 use super::problem::ApiError;
-use super::response::{BlockReport, counted_unit, json, milliseconds, rounded_up};
+use super::response::{BlockReport, counted_unit, json, milliseconds, rounded_down, rounded_up};
 use super::text::decoded_path;
 use super::{AdminApi, RouteResult, begin};
 use crate::net::ConnectionSlot;
@@ -38,6 +40,51 @@ pub(super) struct KeyResponse<'a> {
     reset_after_ms: u64,
     #[serde(flatten)]
     block: BlockReport,
+    /// The reservations that are neither settled nor expired, in the order in which they were made. Left out
+    /// if there are none; `null` if Redis could not be asked, and `on_store_failure` decided the rest.
+    #[serde(skip_serializing_if = "is_empty")]
+    holders: Option<Vec<HolderReport>>,
+}
+
+/// A reservation that a counter holds.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct HolderReport {
+    /// The id of the reservation, 32 hexadecimal digits: the same at each of its counters. It does not settle
+    /// the reservation.
+    id: String,
+    /// The reserved units.
+    units: u64,
+    /// Milliseconds since the units were recorded.
+    age_ms: u64,
+    /// Milliseconds after which the reservation expires.
+    expires_in_ms: u64,
+}
+
+#[allow(clippy::ref_option, reason = "serde asks for it")]
+fn is_empty(holders: &Option<Vec<HolderReport>>) -> bool {
+    holders.as_ref().is_some_and(Vec::is_empty)
+}
+
+impl From<Holder> for HolderReport {
+    fn from(holder: Holder) -> Self {
+        Self {
+            units: holder.units,
+            age_ms: rounded_down(holder.age),
+            expires_in_ms: rounded_up(holder.expires_in),
+            id: holder.id,
+        }
+    }
+}
+
+/// A reservation that was released at one counter.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct ReleaseHolderResponse<'a> {
+    /// The name of the counter.
+    key: &'a str,
+    /// The id of the reservation.
+    id: &'a str,
+    /// Whether the counter held the reservation, which it now does not.
+    released: bool,
 }
 
 /// A counter that was reset.
@@ -52,8 +99,16 @@ pub(super) struct ResetResponse<'a> {
 impl AdminApi {
     pub(super) async fn keys(&self, request: &Request<Incoming>, slot: &ConnectionSlot) -> RouteResult {
         let name = request.uri().path().strip_prefix("/v1/keys/").unwrap_or_default();
+        // The key is percent-encoded, so a slash ends it.
+        let (name, reservation) = match name.rsplit_once("/reservations/") {
+            Some((name, id)) => (name, Some(id)),
+            None => (name, None),
+        };
         let key = decoded_path(name);
         let key = key.ok_or_else(|| ApiError::bad_request("the key is not percent-encoded UTF-8"))?;
+        if let Some(id) = reservation {
+            return self.release_holder(&key, id, request, slot).await;
+        }
         match *request.method() {
             Method::GET => {
                 self.access.admit_reader(request.headers(), slot)?;
@@ -75,6 +130,26 @@ impl AdminApi {
         }
     }
 
+    /// Releases one reservation at one counter. It stays as it is at its other counters.
+    async fn release_holder(
+        &self,
+        key: &str,
+        id: &str,
+        request: &Request<Incoming>,
+        slot: &ConnectionSlot,
+    ) -> RouteResult {
+        if request.method() != Method::DELETE {
+            self.access.admit_reader(request.headers(), slot)?;
+            return Err(ApiError::wrong_method("DELETE"));
+        }
+        let who = self.access.admit_admin(request.headers(), slot)?;
+        begin(slot)?;
+        let released = self.app.release_holder(key, id).await?.ok_or_else(no_rule)?;
+        tracing::info!(key, id, released, who = who.name, "keys: reservation released through the API");
+        let response = json(StatusCode::OK, &ReleaseHolderResponse { key, id, released });
+        Ok(with_accounting(response, Accounting::MustSend))
+    }
+
     async fn inspect(&self, key: &str) -> RouteResult {
         let verdict = self.app.inspect(key, 0).await?.ok_or_else(no_rule)?;
         let rule = verdict.rules().next().ok_or_else(no_rule)?;
@@ -90,6 +165,11 @@ impl AdminApi {
             }
             false => decision.retry_after(),
         };
+        let holders = match self.app.holders(key).await {
+            Ok(holders) => Some(holders.unwrap_or_default().into_iter().map(HolderReport::from).collect()),
+            Err(error) if error.is_store_failure() => None,
+            Err(error) => return Err(error.into()),
+        };
         Ok(json(
             StatusCode::OK,
             &KeyResponse {
@@ -103,6 +183,7 @@ impl AdminApi {
                 retry_after_ms: milliseconds(retry_after),
                 reset_after_ms: rounded_up(decision.reset_after()),
                 block: BlockReport::from(decision),
+                holders,
             },
         ))
     }

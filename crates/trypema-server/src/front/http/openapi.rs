@@ -10,7 +10,7 @@ use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Value, json};
 
 use super::explain::ExplainResponse;
-use super::keys::{KeyResponse, ResetResponse};
+use super::keys::{KeyResponse, ReleaseHolderResponse, ResetResponse};
 use super::request::{CheckRequest, RequestDescription};
 use super::response::CheckResponse;
 
@@ -104,6 +104,7 @@ fn paths(read: &mut SchemaGenerator, written: &mut SchemaGenerator) -> Value {
     let explain = json!(written.subschema_for::<ExplainResponse<'_>>());
     let key = json!(written.subschema_for::<KeyResponse<'_>>());
     let reset = json!(written.subschema_for::<ResetResponse<'_>>());
+    let release = json!(written.subschema_for::<ReleaseHolderResponse<'_>>());
     let failed = json!({"type": "object", "required": ["error"], "properties": {"error": {"$ref": PROBLEM}}});
     let one_or_many = json!({"oneOf": [check_request, {"type": "array", "items": check_request}]});
     let answers = json!({"oneOf": [check, {"type": "array", "items": {"anyOf": [check, failed]}}]});
@@ -141,6 +142,16 @@ fn paths(read: &mut SchemaGenerator, written: &mut SchemaGenerator) -> Value {
                 "summary": "Reset a counter",
                 "security": admin,
                 "responses": responses("The counter was reset.", &reset, &["400", "401", "403", "404", "500", "503"]),
+            },
+        },
+        "/v1/keys/{key}/reservations/{id}": {
+            "parameters": [key_name, json!({"name": "id", "in": "path", "required": true, "description": "The id of a reservation, as `holders` of the counter contains it.",
+                "schema": {"type": "string", "pattern": "^[0-9a-fA-F]{32}$"}, "example": "6e8f68a9b8f462567a56f5f50f41098a"})],
+            "delete": {
+                "summary": "Release a reservation at one counter",
+                "description": "Gives back the units of the reservation at this counter. It stays as it is at its other counters.",
+                "security": admin,
+                "responses": responses("Whether the counter held the reservation.", &release, &["400", "401", "403", "404", "500", "503"]),
             },
         },
         "/": {"get": {"summary": "List the routes", "responses": {"200": {"description": "The routes."}}}},

@@ -22,21 +22,24 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 const HELP: &str = "\
 Trypema, a rate limiting server.
 
-The check listener (setting `listen`, 127.0.0.1:8080 by default; checks and refunds need a caller token if
-one is set):
+The check listener (setting `listen`, 127.0.0.1:8080 by default; checks and reservations need a caller
+token if one is set):
 
 POST   /v1/check         check a request: {\"attributes\": {\"user\": \"ann\"}, \"cost\": 1}, or an array of them
                          ?deny_status=429 sends a denial with that status; ?headers=standard|x-ratelimit reports the remaining units
 ANY    /v1/forward-auth  the same for nginx auth_request, Caddy forward_auth and Traefik forwardAuth;
                          /v1/forward-auth/{profile} names a profile of the configuration file: attributes, cost, status
-POST   /v1/refund        refund the cost; needs a caller token, or an admin token if no caller token is set
+POST   /v1/reserve       reserve an estimated cost: {\"attributes\": {\"user\": \"ann\"}, \"costs\": {\"tokens\": 800}, \"ttl\": \"120s\"}
+POST   /v1/settle        settle it at the real cost: {\"reservation\": \"r1.…\", \"costs\": {\"tokens\": 150}}
+POST   /v1/release       give everything back; POST /v1/renew {\"reservation\": \"r1.…\", \"ttl\": \"120s\"} lets it last longer
 GET    /healthz /readyz
 
 This listener (setting `admin_listen`, 127.0.0.1:8081 by default; paths under /v1 need a reader token or
 an admin token):
 
 POST   /v1/explain       show the decision of every rule; spends nothing
-GET    /v1/keys/{key}    show a counter; DELETE resets it
+GET    /v1/keys/{key}    show a counter and its reservations; DELETE resets it
+DELETE /v1/keys/{key}/reservations/{id}   release one reservation at this counter
 GET    /v1/rules         the rules in force
 GET    /v1/candidates    compare candidates with their live rules
 GET    /healthz /readyz /metrics /openapi.json

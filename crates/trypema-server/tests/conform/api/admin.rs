@@ -63,7 +63,9 @@ fn each_listener_serves_its_own_and_nothing_else() {
     for path in ["/healthz", "/readyz", "/metrics", "/openapi.json", "/"] {
         assert_eq!(admin.send("GET", path, &[], "").status, 200, "{path} needs no token");
     }
-    for (method, path) in [("POST", "/v1/check"), ("POST", "/v1/refund"), ("GET", "/v1/forward-auth")] {
+    for (method, path) in
+        [("POST", "/v1/check"), ("POST", "/v1/reserve"), ("POST", "/v1/settle"), ("GET", "/v1/forward-auth")]
+    {
         problem(&admin.send(method, path, &token, ANN), 404);
     }
     let metrics = admin.send("GET", "/metrics", &[], "").body;
@@ -110,19 +112,6 @@ fn only_a_token_opens_administration() {
     }
 }
 
-/// A refund raises the caller's remaining limit, so it needs an editor's token.
-#[test]
-fn a_refund_needs_an_editors_token() {
-    let settings = "admin_token: correct-horse-battery\nreader_token: correct-horse-reader";
-    let service = InProcess::start(settings).ruled_by(TWO_AN_HOUR);
-    let mut client = service.check_client();
-    let mut refund = |headers: &[(&str, &str)]| client.send("POST", "/v1/refund", headers, ANN);
-    problem(&refund(&[]), 401);
-    problem(&refund(&with_token("Bearer wrong")), 401);
-    problem(&refund(&with_token("Bearer correct-horse-reader")), 403);
-    assert_eq!(refund(&with_token("Bearer correct-horse-battery")).status, 200);
-}
-
 #[test]
 fn wrong_tokens_block_their_address_for_a_while() {
     let service = InProcess::with_rules(TWO_AN_HOUR);
@@ -159,22 +148,21 @@ fn wrong_tokens_block_their_address_for_a_while() {
 /// nor against clients with a valid token.
 #[test]
 fn each_listener_counts_its_own_failures() {
-    let service = InProcess::with_rules(TWO_AN_HOUR);
+    let settings = "admin_token: correct-horse-battery\ncaller_token: correct-horse-caller";
+    let service = InProcess::start(settings).ruled_by(TWO_AN_HOUR);
     let mut check = service.check_client();
     for _ in 0..20 {
-        check.send("POST", "/v1/refund", &with_token("Bearer wrong"), ANN);
+        check.send("POST", "/v1/reserve", &with_token("Bearer wrong"), ANN);
     }
-    let right = format!("Bearer {TOKEN}");
-    problem(&check.send("POST", "/v1/refund", &with_token("Bearer wrong"), ANN), 429);
-    assert_eq!(check.send("POST", "/v1/refund", &with_token(&right), ANN).status, 200);
+    problem(&check.send("POST", "/v1/reserve", &with_token("Bearer wrong"), ANN), 429);
     assert_eq!(
-        check.send("POST", "/v1/check", &with_token("Bearer wrong"), ANN).status,
-        200,
-        "checks need no token"
+        check.send("POST", "/v1/reserve", &with_token("Bearer correct-horse-caller"), ANN).status,
+        200
     );
     let mut admin = service.admin_client();
     problem(&admin.send("GET", "/v1/rules", &with_token("Bearer wrong"), ""), 401);
-    assert_eq!(admin.send("GET", "/v1/rules", &with_token(&right), "").status, 200);
+    let right = with_token("Bearer correct-horse-battery");
+    assert_eq!(admin.send("GET", "/v1/rules", &right, "").status, 200);
 }
 
 /// A probe is not a login, even with a token that is no longer valid.

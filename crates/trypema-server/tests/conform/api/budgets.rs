@@ -116,24 +116,12 @@ fn bad_costs_and_sets_are_refused() {
         ),
     ];
     for (body, expected) in &cases {
-        for route in ["/v1/check", "/v1/explain", "/v1/refund"] {
+        for route in ["/v1/check", "/v1/explain", "/v1/reserve"] {
             let detail = problem(&client.send("POST", route, &[], &body.to_string()), 400);
             assert!(detail.contains(expected), "{route} {body}: {detail}");
         }
     }
     assert_eq!(left(&mut client), before);
-}
-
-/// A refund of tokens does not refund the request.
-#[test]
-fn a_refund_is_of_the_units_that_it_names() {
-    let service = InProcess::with_rules(TOKENS);
-    let mut client = service.client();
-    check(&mut client, &json!({"attributes": {"user": "ann"}, "costs": {"tokens": 40}}));
-    let refund = json!({"attributes": {"user": "ann"}, "costs": {"tokens": 30}}).to_string();
-    assert_eq!(client.send("POST", "/v1/refund", &[], &refund).status, 200);
-    let after = json!({"requests|user=ann": 9, "tokens|user=ann": 90, "tenant|tenant=acme": 50});
-    assert_eq!(left(&mut client), after);
 }
 
 /// Headers and problems name each rule once, with its tightest counter.

@@ -1,4 +1,4 @@
-//! Checks and refunds on a server with caller tokens.
+//! Checks and reservations on a server with caller tokens.
 
 use std::time::Duration;
 
@@ -20,14 +20,18 @@ const CALLER: [(&str, &str); 1] = [("authorization", "Bearer correct-horse-calle
 const WRONG: [(&str, &str); 1] = [("authorization", "Bearer correct-horse-nobody")];
 
 const ANN: &str = r#"{"attributes": {"user": "ann"}}"#;
-/// Requests that need a caller token: single checks of every mode, a batch, and a refund.
-const CALLS: [(&str, &str); 6] = [
+/// Requests that need a caller token: single checks of every mode, a batch, and the verbs of
+/// reservations.
+const CALLS: [(&str, &str); 9] = [
     ("/v1/check", ANN),
     ("/v1/check?deny_status=429&headers=standard", ANN),
     ("/v1/check", r#"{"attributes": {"user": "ann"}, "mode": "peek"}"#),
     ("/v1/check", r#"{"attributes": {"user": "ann"}, "mode": "record"}"#),
     ("/v1/check", r#"[{"attributes": {"user": "ann"}}, {"attributes": {"user": "ann"}}]"#),
-    ("/v1/refund", ANN),
+    ("/v1/reserve?deny_status=429", ANN),
+    ("/v1/settle", r#"{"reservation": "r1.bo9omtz0YlZo9Vb1D0EJqg", "costs": {}}"#),
+    ("/v1/release", r#"{"reservation": "r1.bo9omtz0YlZo9Vb1D0EJqg"}"#),
+    ("/v1/renew", r#"{"reservation": "r1.bo9omtz0YlZo9Vb1D0EJqg"}"#),
 ];
 
 fn each(client: &mut Client, headers: &[(&str, &str)]) -> Vec<Reply> {
@@ -41,7 +45,7 @@ fn remaining(service: &InProcess) -> u64 {
 }
 
 #[test]
-fn only_a_caller_token_opens_checks_and_refunds() {
+fn only_a_caller_token_opens_checks_and_reservations() {
     let service = InProcess::start(TOKENS).ruled_by(TWO_AN_HOUR);
     let mut client = service.check_client();
     let spent = client.send("POST", "/v1/check", &CALLER, ANN).json();
@@ -62,7 +66,7 @@ fn only_a_caller_token_opens_checks_and_refunds() {
             assert_eq!(reply.header("www-authenticate"), Some("Bearer"));
             assert!(!reply.body.contains("horse"), "{reply:?}");
         }
-        // Six failures do not block the address; the next six do not add to them.
+        // Nine failures do not block the address; the next nine do not add to them.
         service.clock.advance(Duration::from_secs(61));
     }
     for headers in [ADMIN, READER] {
@@ -71,12 +75,12 @@ fn only_a_caller_token_opens_checks_and_refunds() {
         }
     }
     for method in ["GET", "PUT", "DELETE", "OPTIONS"] {
-        for path in ["/v1/check", "/v1/refund"] {
+        for path in ["/v1/check", "/v1/reserve", "/v1/settle", "/v1/release", "/v1/renew"] {
             problem(&client.send(method, path, &[], ""), 401);
             problem(&client.send(method, path, &CALLER, ""), 405);
         }
     }
-    assert_eq!(remaining(&service), 1, "a refused request spends nothing and refunds nothing");
+    assert_eq!(remaining(&service), 1, "a refused request spends nothing");
 
     for scheme in ["Bearer", "bearer", "BEARER"] {
         let authorization = format!("{scheme} correct-horse-caller");
@@ -85,7 +89,7 @@ fn only_a_caller_token_opens_checks_and_refunds() {
             .map(|reply| reply.status)
             .collect();
         // One unit is left for the first of two checks.
-        assert_eq!(statuses, [200, 429, 200, 200, 200, 200], "{scheme}");
+        assert_eq!(statuses, [200, 429, 200, 200, 200, 429, 200, 200, 200], "{scheme}");
     }
 }
 
@@ -126,7 +130,7 @@ fn an_explanation_needs_a_reader_token() {
     }
 }
 
-/// Wrong caller tokens count with the wrong tokens of refunds, and not on the admin listener.
+/// Wrong caller tokens count with the wrong tokens of reservations, and not on the admin listener.
 #[test]
 fn wrong_caller_tokens_block_their_address_for_a_while() {
     let service = InProcess::start(TOKENS).ruled_by(TWO_AN_HOUR);
@@ -138,7 +142,7 @@ fn wrong_caller_tokens_block_their_address_for_a_while() {
         problem(&call("/v1/check", &ADMIN), 403);
     }
     for _ in 0..3 {
-        for path in ["/v1/check", "/v1/refund", "/v1/check"] {
+        for path in ["/v1/check", "/v1/reserve", "/v1/check"] {
             problem(&call(path, &WRONG), 401);
         }
     }

@@ -1,4 +1,4 @@
-//! Operations on single counters: show, refund, delete, explain.
+//! Operations on single counters: show, delete, explain.
 
 use serde_json::{Value, json};
 
@@ -82,46 +82,6 @@ rules:
   - {id: shadow, scope: user, action: log_only, strategy: {fixed_window: {limit: 2, window: 1h}}}
   - {id: searches, scope: user, endpoints: [/search], strategy: {fixed_window: {limit: 5, window: 1h}}}
 ";
-
-#[test]
-fn what_is_given_back_can_be_spent_again() {
-    let service = InProcess::with_rules(WITH_A_SHADOW);
-    let mut client = service.client();
-    check(&mut client, &json!({"attributes": {"user": "ann"}, "cost": 2}));
-    let mut refund = |cost: u64| {
-        let body = json!({"attributes": {"user": "ann"}, "cost": cost}).to_string();
-        let reply = client.send("POST", "/v1/refund", &[], &body);
-        assert_eq!(
-            (reply.status, reply.header("content-type")),
-            (200, Some("application/json")),
-            "{reply:?}"
-        );
-        reply.json()
-    };
-    let both = |units: u64| {
-        json!({"rules": [
-            {"rule": "per-user", "key": "per-user|user=ann", "refunded": units},
-            {"rule": "shadow", "key": "shadow|user=ann", "refunded": units},
-        ]})
-    };
-    assert_eq!(refund(1), both(1));
-    assert_eq!(refund(5), both(1), "no more than was spent");
-    assert_eq!(refund(1), both(0));
-    assert_eq!(refund(u64::MAX), both(0));
-    let answer = check(&mut client, &json!({"attributes": {"user": "ann"}, "cost": 5}));
-    assert_eq!(answer["allowed"], json!(true));
-}
-
-#[test]
-fn a_refund_has_no_mode_and_is_of_one_request() {
-    let service = InProcess::with_rules(TWO_AN_HOUR);
-    let mut client = service.client();
-    for mode in ["peek", "record"] {
-        let body = json!({"attributes": {}, "mode": mode}).to_string();
-        assert!(problem(&client.send("POST", "/v1/refund", &[], &body), 400).contains("mode"));
-    }
-    problem(&client.send("POST", "/v1/refund", &[], &json!([user("ann")]).to_string()), 400);
-}
 
 #[test]
 fn an_explanation_is_about_every_rule_and_spends_nothing() {

@@ -11,7 +11,7 @@ fn what_is_not_there_is_404() {
         let detail = problem(&client.send("GET", path, &[], ""), 404);
         assert!(detail.contains("GET / lists the routes"), "{path}: {detail}");
     }
-    for path in ["/v1/checks", "/v1/check/", "/healthz/", "/v1/rules"] {
+    for path in ["/v1/checks", "/v1/check/", "/v1/refund", "/healthz/", "/v1/rules"] {
         let detail = problem(&service.check_client().send("GET", path, &[], ""), 404);
         assert!(detail.contains("the check listener serves /v1/check"), "{path}: {detail}");
     }
@@ -24,8 +24,12 @@ fn other_methods_are_405_and_told_which_are_understood() {
     let routes = [
         ("/v1/check", &["POST"][..]),
         ("/v1/explain", &["POST"]),
-        ("/v1/refund", &["POST"]),
+        ("/v1/reserve", &["POST"]),
+        ("/v1/settle", &["POST"]),
+        ("/v1/release", &["POST"]),
+        ("/v1/renew", &["POST"]),
         ("/v1/keys/per-user%7Cuser=ann", &["GET", "DELETE"]),
+        ("/v1/keys/per-user%7Cuser=ann/reservations/6e8f68a9b8f462567a56f5f50f41098a", &["DELETE"]),
         ("/v1/rules", &["GET", "POST"]),
         ("/", &["GET", "HEAD"]),
         ("/healthz", &["GET", "HEAD"]),
@@ -82,7 +86,7 @@ fn what_is_wrong_is_told_with_its_place() {
         let detail = problem(&client.send("POST", "/v1/check", &[], body), 400);
         assert!(detail.contains(expected), "{body:.60}: {detail}");
     }
-    for route in ["/v1/explain", "/v1/refund"] {
+    for route in ["/v1/explain", "/v1/reserve", "/v1/settle", "/v1/release", "/v1/renew"] {
         let detail = problem(&client.send("POST", route, &[], "[]"), 400);
         assert!(detail.contains("line 1 column"), "{route}: {detail}");
     }
@@ -93,7 +97,7 @@ fn a_body_has_a_bound_and_ends_the_connection_beyond_it() {
     let service = InProcess::start("max_body_bytes: 100").ruled_by(TWO_AN_HOUR);
     let fits = format!("{:<100}", user("ann").to_string());
     assert_eq!(service.client().send("POST", "/v1/check", &[], &fits).status, 200);
-    for route in ["/v1/check", "/v1/explain", "/v1/refund"] {
+    for route in ["/v1/check", "/v1/explain", "/v1/reserve", "/v1/settle", "/v1/release", "/v1/renew"] {
         let reply = service.client().send("POST", route, &[], &format!("{fits} "));
         assert!(problem(&reply, 413).contains("larger than 100 bytes"), "{route}");
         assert_eq!(reply.header("connection"), Some("close"));
@@ -136,7 +140,10 @@ fn the_small_routes_answer() {
     for route in [
         "/v1/check",
         "/v1/forward-auth",
-        "/v1/refund",
+        "/v1/reserve",
+        "/v1/settle",
+        "/v1/release",
+        "/v1/renew",
         "/v1/explain",
         "/v1/keys/",
         "/v1/rules",

@@ -76,8 +76,11 @@ fn answers_name_rules_and_what_they_counted() {
     let explained = client.send("POST", "/v1/explain", &[], &user("ann").to_string()).json();
     let others = explained["not_applying"].as_array().unwrap();
     assert!(others.iter().any(|rule| rule["rule"] == "logins" && rule["name"] == "Logins"), "{explained}");
-    let refunded = client.send("POST", "/v1/refund", &[], &user("ann").to_string()).json();
-    assert_eq!(refunded["rules"][1]["name"], json!("Each user"));
+    let reserved = client.send("POST", "/v1/reserve", &[], &user("ann").to_string()).json();
+    let settlement = json!({"reservation": reserved["reservation"], "costs": {}}).to_string();
+    let settled = client.send("POST", "/v1/settle", &[], &settlement).json();
+    let names = settled["rules"].as_array().unwrap().iter().map(|rule| &rule["name"]);
+    assert!(names.into_iter().any(|name| name == "Each user"), "{settled}");
 }
 
 #[test]
@@ -91,7 +94,7 @@ fn rules_that_skip_requests_are_counted() {
     check(&mut client, &json!({"attributes": {}, "mode": "peek"}));
     let metrics = client.send("GET", "/metrics", &[], "").body;
     for (rule, skipped) in [("per-user", 50), ("logins", 51), ("all", 0), ("strict", 0)] {
-        let sample = format!("trypema_rules_skipped_total{{rule=\"{rule}\"}} {skipped}\n");
+        let sample = format!("trypema_rules_skipped_total{{rule=\"{rule}\",reason=\"missing\"}} {skipped}\n");
         assert!(metrics.contains(&sample), "{sample} in\n{metrics}");
     }
 }

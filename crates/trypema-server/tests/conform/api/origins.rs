@@ -9,7 +9,7 @@ const CHECK: [(&str, &str, &str); 5] = [
     ("POST", "/v1/check", ANN),
     ("POST", "/v1/check?deny_status=429", ANN),
     ("GET", "/v1/check", ""),
-    ("POST", "/v1/refund", ANN),
+    ("POST", "/v1/reserve", ANN),
     ("GET", "/nowhere", ""),
 ];
 const ADMIN: [(&str, &str, &str); 24] = [
@@ -102,7 +102,7 @@ fn requests_of_browsers_are_known_without_an_origin() {
 fn a_get_never_spends() {
     let service = InProcess::with_rules(TWO_AN_HOUR);
     let mut check = service.check_client();
-    for path in ["/v1/check", "/v1/check?user=ann", "/v1/refund"] {
+    for path in ["/v1/check", "/v1/check?user=ann", "/v1/reserve"] {
         assert!([401, 405].contains(&check.send("GET", path, &[], "").status), "{path}");
     }
     // Forward-auth needs headers that a page cannot set without a preflight request.

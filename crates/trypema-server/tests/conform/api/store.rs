@@ -52,7 +52,13 @@ fn an_error_is_503_and_names_nobody() {
     let lonely = lonely("");
     let mut client = lonely.service.client();
     for name in ["strict", "user"] {
-        for path in ["/v1/check", "/v1/check?deny_status=429", "/v1/explain", "/v1/refund"] {
+        for path in [
+            "/v1/check",
+            "/v1/check?deny_status=429",
+            "/v1/explain",
+            "/v1/reserve",
+            "/v1/reserve?deny_status=429",
+        ] {
             let reply = client.send("POST", path, &[], &about(name).to_string());
             problem(&reply, 503);
             assert_eq!(reply.header("retry-after"), Some("1"), "{path}: {reply:?}");

@@ -65,7 +65,10 @@ impl Comparison {
     /// Sends a request and compares its response. `path` is the path template of the document.
     fn provoke(&mut self, service: &InProcess, asking: Asking<'_>) {
         let Asking { method, path, query, profile, headers, body } = asking;
-        let path_asked = path.replace("{key}", "per-user%7Cuser=ann").replace("{profile}", profile);
+        let path_asked = path
+            .replace("{key}", "per-user%7Cuser=ann")
+            .replace("{id}", "6e8f68a9b8f462567a56f5f50f41098a")
+            .replace("{profile}", profile);
         let target = format!("{path_asked}{query}");
         let reply = service.client().send(&method.to_uppercase(), &target, headers, body);
         self.compare(method, path, &reply);
@@ -90,10 +93,18 @@ const ANN: &str = r#"{"attributes": {"user": "ann", "plan": "free", "endpoint": 
 const FORWARDED: &[(&str, &str)] = &[("x-forwarded-uri", "/"), ("x-forwarded-for", "203.0.113.1")];
 
 /// Requests that are sent to every server, regardless of the outcome.
-const ALL: [(&str, &str, &str); 11] = [
+const ALL: [(&str, &str, &str); 15] = [
     ("post", "/v1/check", ANN),
     ("post", "/v1/explain", ANN),
-    ("post", "/v1/refund", ANN),
+    ("post", "/v1/reserve", ANN),
+    (
+        "post",
+        "/v1/settle",
+        r#"{"reservation": "r1.bo9oqbj0YlZ6VvX1D0EJig4AcGFjZWR8dXNlcj1hbm4", "costs": {}}"#,
+    ),
+    ("post", "/v1/release", r#"{"reservation": "r1.bo9oqbj0YlZ6VvX1D0EJig4AcGFjZWR8dXNlcj1hbm4"}"#),
+    ("post", "/v1/renew", r#"{"reservation": "r1.bo9oqbj0YlZ6VvX1D0EJig4AcGFjZWR8dXNlcj1hbm4"}"#),
+    ("delete", "/v1/keys/{key}/reservations/{id}", ""),
     ("get", "/v1/keys/{key}", ""),
     ("delete", "/v1/keys/{key}", ""),
     ("get", "/v1/rules", ""),
@@ -162,7 +173,7 @@ fn decisions(comparison: &mut Comparison) {
 fn mistakes(comparison: &mut Comparison) {
     let service = InProcess::start("max_body_bytes: 200").ruled_by(RULES);
     let large = format!("{ANN:300}");
-    for path in ["/v1/check", "/v1/explain", "/v1/refund"] {
+    for path in ["/v1/check", "/v1/explain", "/v1/reserve", "/v1/settle", "/v1/release", "/v1/renew"] {
         comparison.provoke(&service, asking("post", path, "{"));
         comparison.provoke(&service, asking("post", path, &large));
     }
@@ -172,6 +183,11 @@ fn mistakes(comparison: &mut Comparison) {
             let reply = service.client().send(&method.to_uppercase(), target, &[], "");
             comparison.compare(method, "/v1/keys/{key}", &reply);
         }
+    }
+    let id = "6e8f68a9b8f462567a56f5f50f41098a";
+    for target in [format!("nobody/reservations/{id}"), "per-user%7Cuser=ann/reservations/1".to_owned()] {
+        let reply = service.client().send("DELETE", &format!("/v1/keys/{target}"), &[], "");
+        comparison.compare("delete", "/v1/keys/{key}/reservations/{id}", &reply);
     }
 }
 
@@ -204,10 +220,13 @@ fn pages_and_guesses(comparison: &mut Comparison) {
         let headers = &[("origin", "https://evil.example")];
         comparison.provoke(&service, Asking { headers, ..asking(method, path, body) });
     }
-    for _ in 0..12 {
-        for (method, path, body) in ALL {
-            let headers = &[("authorization", "Bearer guess")];
-            comparison.provoke(&service, Asking { headers, ..asking(method, path, body) });
+    let settings = "admin_token: secret-of-the-service\ncaller_token: secret-of-the-callers";
+    for service in [service, InProcess::start(settings).ruled_by(RULES)] {
+        for _ in 0..12 {
+            for (method, path, body) in ALL {
+                let headers = &[("authorization", "Bearer guess")];
+                comparison.provoke(&service, Asking { headers, ..asking(method, path, body) });
+            }
         }
     }
 }

@@ -14,10 +14,7 @@ use crate::in_process::InProcess;
 pub fn is_playable(trace: &Trace) -> bool {
     trace.lines.iter().all(|line| match &line.what {
         What::Limit(_) => rules_of(line).is_some(),
-        What::Step(step) => matches!(
-            step.verb,
-            Verb::Take(_) | Verb::Peek(_) | Verb::Usage | Verb::RefundUnits(_) | Verb::Reset
-        ),
+        What::Step(step) => matches!(step.verb, Verb::Take(_) | Verb::Peek(_) | Verb::Usage | Verb::Reset),
     })
 }
 
@@ -111,10 +108,6 @@ fn asked(client: &mut Client, limit: &Limit, step: &Step) -> Said {
                 told["retry_after_ms"] = json!(0);
             }
             Said::by_service(&told, told["blocked"] == json!(false))
-        }
-        Verb::RefundUnits(units) => {
-            let told = sent(client, "POST", "/v1/refund", &question(units).to_string());
-            Said::Refunded(told["rules"][0]["refunded"].as_u64().unwrap())
         }
         Verb::Reset => Said::Forgotten(sent(client, "DELETE", &path(step), "")["existed"].as_bool().unwrap()),
         verb => panic!("{verb:?}"),

@@ -7,7 +7,6 @@ use trypema_testkit::trace::{Answer, Head, Value as Number, Wait};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Said {
     Decided(Decided),
-    Refunded(u64),
     Forgotten(bool),
 }
 
@@ -25,7 +24,6 @@ impl Said {
     /// Converts the library's answer.
     pub fn by_library(answer: &Answer) -> Self {
         match answer.head {
-            Head::Refunded(units) => Self::Refunded(units),
             Head::Truth(existed) => Self::Forgotten(existed),
             head => Self::Decided(Decided {
                 is_allowed: matches!(head, Head::Allowed | Head::SuppressedAllowed),

@@ -14,6 +14,9 @@ pub enum For {
     Editors,
 }
 
+/// A reservation that no counter knows.
+const UNKNOWN: &str = "r1.bo9omtz0YlZo9Vb1D0EJqg";
+
 /// A method of a route, and a request for it that works.
 pub struct Route {
     pub method: &'static str,
@@ -31,6 +34,8 @@ pub fn all() -> Vec<Route> {
     let ann = json!({"attributes": {"user": "ann"}});
     let (rule, promote) = ("/v1/rules/{id}", "/v1/rules/{id}/promote");
     let (key, special) = ("/v1/keys/{key}", "/v1/overrides/{key}");
+    let holder = "/v1/keys/{key}/reservations/{id}";
+    let held = "/v1/keys/per-user%7Cuser=ann/reservations/6e8f68a9b8f462567a56f5f50f41098a";
     let (spent, blocked) = ("/v1/keys/per-user%7Cuser=ann", "/v1/overrides/per-user%7Cuser=eve");
     let (listed, eve) = ("/v1/lists/{list}/{attribute}/{value}", "/v1/lists/block/user/eve");
     let (readers, editors) = (For::Readers, For::Editors);
@@ -51,7 +56,11 @@ pub fn all() -> Vec<Route> {
         plain(readers, "GET", "/v1/lists"),
         route(readers, "GET", key, spent, Value::Null),
         route(readers, "GET", special, "/v1/overrides/per-user%7Cuser=bob", Value::Null),
-        route(For::Callers, "POST", "/v1/refund", "/v1/refund", ann),
+        route(For::Callers, "POST", "/v1/reserve", "/v1/reserve", ann),
+        route(For::Callers, "POST", "/v1/settle", "/v1/settle", json!({"reservation": UNKNOWN, "costs": {}})),
+        route(For::Callers, "POST", "/v1/release", "/v1/release", json!({"reservation": UNKNOWN})),
+        route(For::Callers, "POST", "/v1/renew", "/v1/renew", json!({"reservation": UNKNOWN})),
+        route(editors, "DELETE", holder, held, Value::Null),
         route(editors, "DELETE", key, spent, Value::Null),
         route(editors, "PUT", special, blocked, json!({"verdict": "block"})),
         route(editors, "DELETE", special, blocked, Value::Null),

@@ -1,4 +1,4 @@
-//! Malformed requests to the other routes: forward-auth, explain, keys, and query strings.
+//! Malformed requests to the other routes: forward-auth, explain, keys, reservations, and query strings.
 
 use trypema_testkit::random::Random;
 
@@ -54,10 +54,11 @@ const FORWARDED: [(&str, &[u8]); 14] = [
 ];
 
 pub(super) fn any(random: &mut Random) -> Input {
-    match random.below(6) {
+    match random.below(8) {
         0 | 1 => forward_auth(random),
         2 => query(random),
         3 => explain(random),
+        4 | 5 => reservation(random),
         _ => key(random),
     }
 }
@@ -103,4 +104,50 @@ fn key(random: &mut Random) -> Input {
     let request =
         format!("{method} /v1/keys/{name} HTTP/1.1\r\nhost: test\r\nauthorization: Bearer {TOKEN}\r\n\r\n");
     Input::new("key", Expected::SpendsNothing, request)
+}
+
+/// Texts that somebody made up. None of them may settle, release or renew anything, or count units.
+fn reservation(random: &mut Random) -> Input {
+    let verb = random.pick(&["settle", "release", "renew"]);
+    let more = match (verb, random.below(3)) {
+        ("settle", 0) => r#","costs":{"requests":9}"#,
+        ("settle", _) => r#","costs":{"requests":0}"#,
+        ("renew", 0) => r#","ttl":"1h""#,
+        _ => "",
+    };
+    let body = format!(r#"{{"reservation":"{}"{more}}}"#, text(random));
+    let body = if random.once_in(4) { mutated(random, body.as_bytes()) } else { body.into_bytes() };
+    let head = format!("POST /v1/{verb} HTTP/1.1\r\nhost: test\r\ncontent-length: {}\r\n\r\n", body.len());
+    Input::new("reservation", Expected::SpendsNothing, [head.as_bytes(), &body].concat())
+}
+
+/// Returns a text with a random id: of a real counter, of many counters, or of none.
+fn text(random: &mut Random) -> String {
+    let mut bytes: Vec<u8> = (0..16).map(|_| random.next_u64() as u8).collect();
+    let counters = match random.below(6) {
+        0 => 0,
+        1 if random.once_in(10) => 40_000,
+        1 => 400,
+        _ => 1,
+    };
+    for _ in 0..counters {
+        bytes.extend_from_slice(&[3, 0]);
+        bytes.extend_from_slice(b"all");
+    }
+    match random.below(8) {
+        0 => bytes.truncate(random.below(bytes.len() as u64 + 1) as usize),
+        1 => bytes = mutated(random, &bytes),
+        2 => bytes.fill(0),
+        _ => {}
+    }
+    format!("{}{}", random.pick(&["r1.", "r1.", "r1.", "r2.", ""]), base64_url(&bytes))
+}
+
+fn base64_url(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let digits = bytes.chunks(3).flat_map(|chunk| {
+        let bits = (0..3).fold(0, |bits, at| bits << 8 | u32::from(*chunk.get(at).unwrap_or(&0)));
+        (0..=chunk.len()).map(move |at| char::from(DIGITS[(bits >> (18 - 6 * at) & 63) as usize]))
+    });
+    digits.collect()
 }

@@ -123,10 +123,10 @@ fn answers_that_nobody_reads_give_way() {
     is_sound(&service);
 }
 
-/// A client repeats a request that got 503, which would spend or refund units twice. All connections here are
+/// A client repeats a request that got 503, which would spend or reserve units twice. All connections here are
 /// one peer, so the server closes none in favour of another.
 #[test]
-fn checks_and_refunds_that_were_counted_are_answered() {
+fn checks_and_reservations_that_were_counted_are_answered() {
     let service = start(&many_rules(50));
     let token =
         format!("authorization: Bearer {}\r\n", service.admin.as_ref().unwrap().token.clone().unwrap());
@@ -160,9 +160,14 @@ fn checks_and_refunds_that_were_counted_are_answered() {
     assert_eq!(checked.status, 200, "{checked:?}");
     assert!(checked.body.len() > 5 * 1024, "{} bytes are not accounted for", checked.body.len());
     fill();
-    let refunded = ask("/v1/refund", &ann);
-    assert_eq!((refunded.status, &refunded.json()["rules"][0]["refunded"]), (200, &1.into()), "{refunded:?}");
-    assert!(refunded.body.len() > 4 * 1024, "{} bytes are not accounted for", refunded.body.len());
+    let reserved = ask("/v1/reserve", &ann);
+    assert_eq!((reserved.status, &reserved.json()["allowed"]), (200, &true.into()), "{reserved:?}");
+    assert!(reserved.body.len() > 5 * 1024, "{} bytes are not accounted for", reserved.body.len());
+    let settlement = json!({"reservation": reserved.json()["reservation"], "costs": {"requests": 0}});
+    fill();
+    let settled = ask("/v1/settle", &settlement.to_string());
+    assert_eq!((settled.status, &settled.json()["rules"][0]["refunded"]), (200, &1.into()), "{settled:?}");
+    assert!(settled.body.len() > 4 * 1024, "{} bytes are not accounted for", settled.body.len());
     drop(attackers);
     wait_until("all memory to be released", || service.metric(HELD) == 0.0).unwrap();
     is_sound(&service);

@@ -4,18 +4,12 @@ local ADOPT, BLOCK, UNBLOCK, RECORD_DENIED_ELSEWHERE, HEARTBEAT = 8, 9, 10, 11, 
 local HOLD, SETTLE, RENEW, HOLDERS = 14, 15, 16, 17
 local POSTPAID, DEBIT = 32, 64
 
--- The number of the strategy that is nothing but a table of reservations.
-local CONCURRENCY = 7
-
--- The longest time for which units are reserved without a renewal.
-local MAX_HOLD = 3600 * 1000000
-
 -- Longer than any receipt is good for: two of the longest windows.
 local LONGEST_MS = 2 * 366 * 86400000
 
 local loaded, order = {}, {}
 
-local function strategy_of(number)
+strategy_of = function(number)
   if not loaded[number] then
     loaded[number] = strategies[number]()
   end
@@ -316,17 +310,17 @@ local function read_check()
     return check
   end
   check.strategy = strategy_of(number)
+  if IS_OF_TABLE[check.verb] then
+    local keeps_estimate, _
+    check.id, check.request, keeps_estimate, _, at = struct.unpack('<c16c8BI2', argument, at)
+    check.keeps_estimate = keeps_estimate == 1
+  end
   if check.verb ~= RESET and check.verb ~= BLOCK and check.verb ~= UNBLOCK then
     check.limit, at = check.strategy.read(argument, at)
   end
   if check.verb == LEASE then
     check.lease = {need = check.cost, length = check.extra}
     at = read_terms(check.lease, argument, at)
-  end
-  if IS_OF_TABLE[check.verb] then
-    local keeps_estimate
-    check.id, check.request, keeps_estimate, at = struct.unpack('<c16c8B', argument, at)
-    check.keeps_estimate = keeps_estimate == 1
   end
   return check
 end
@@ -482,6 +476,9 @@ end
 local function answer_all()
   for _ = answered + 1, requests do
     if not answer_quickly() then
+      if is_in_doubt then
+        error('a part of a reservation was written', 0)
+      end
       local count
       count, at = struct.unpack('<B', argument, at)
       answer(count)

@@ -1,0 +1,164 @@
+//! `trypema reserve`, `settle`, `release` and `renew`: reservations from a shell.
+
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+
+use super::check::{GivenCost, RequestArgs, cost, costs_of, name_suffix, report, text};
+use super::service::{Call, CheckService};
+use super::{failed, print};
+
+/// Reserve the estimated cost of a request
+#[derive(Debug, clap::Args)]
+pub(super) struct Reserve {
+    #[command(flatten)]
+    request: RequestArgs,
+    /// Time for which the reservation lasts, at most 1h; `trypema renew` lets it last longer
+    #[arg(long, default_value = "60s", value_name = "TIME")]
+    ttl: String,
+    /// Id that makes the request safe to repeat: the same id, attributes and costs return the same
+    /// reservation. Whoever knows it can settle the reservation
+    #[arg(long)]
+    id: Option<String>,
+    #[command(flatten)]
+    service: CheckService,
+    /// Print the server's JSON response
+    #[arg(long)]
+    json: bool,
+}
+
+/// Settle a reservation
+#[derive(Debug, clap::Args)]
+pub(super) struct Settle {
+    /// The reservation, as `trypema reserve` printed it
+    reservation: String,
+    /// Real cost: a number of requests, or of another unit, as in tokens=1830; may be repeated. A unit without
+    /// a cost keeps its estimate
+    #[arg(long, value_name = "[UNIT=]NUMBER", value_parser = cost)]
+    cost: Vec<GivenCost>,
+    #[command(flatten)]
+    service: CheckService,
+    /// Print the server's JSON response
+    #[arg(long)]
+    json: bool,
+}
+
+/// Release a reservation
+#[derive(Debug, clap::Args)]
+pub(super) struct Release {
+    /// The reservation, as `trypema reserve` printed it
+    reservation: String,
+    #[command(flatten)]
+    service: CheckService,
+    /// Print the server's JSON response
+    #[arg(long)]
+    json: bool,
+}
+
+/// Let a reservation last longer
+#[derive(Debug, clap::Args)]
+pub(super) struct Renew {
+    /// The reservation, as `trypema reserve` printed it
+    reservation: String,
+    /// Time for which the reservation lasts from now on, at most 1h
+    #[arg(long, default_value = "60s", value_name = "TIME")]
+    ttl: String,
+    #[command(flatten)]
+    service: CheckService,
+    /// Print the server's JSON response
+    #[arg(long)]
+    json: bool,
+}
+
+impl Reserve {
+    pub(super) fn run(self) -> ExitCode {
+        let response = self.request.to_json().and_then(|mut request| {
+            request["ttl"] = json!(self.ttl);
+            if let Some(id) = &self.id {
+                request["id"] = json!(id);
+            }
+            self.service.call(&Call::post("/v1/reserve", &request))
+        });
+        finish(response, self.json, "allowed", reserved)
+    }
+}
+
+impl Settle {
+    pub(super) fn run(self) -> ExitCode {
+        let response = costs_of(&self.cost).and_then(|costs| {
+            let request = json!({"reservation": self.reservation, "costs": costs});
+            self.service.call(&Call::post("/v1/settle", &request))
+        });
+        finish(response, self.json, "settled", |response| settled(response, "settled"))
+    }
+}
+
+impl Release {
+    pub(super) fn run(self) -> ExitCode {
+        let request = json!({"reservation": self.reservation});
+        let response = self.service.call(&Call::post("/v1/release", &request));
+        finish(response, self.json, "settled", |response| settled(response, "released"))
+    }
+}
+
+impl Renew {
+    pub(super) fn run(self) -> ExitCode {
+        let request = json!({"reservation": self.reservation, "ttl": self.ttl});
+        let response = self.service.call(&Call::post("/v1/renew", &request));
+        finish(response, self.json, "renewed", |response| match response["expires_in_ms"].as_u64() {
+            Some(expires_in) => format!("renewed; expires in {expires_in} ms\n"),
+            None => "not renewed: the reservation expired, or was settled or released\n".to_owned(),
+        })
+    }
+}
+
+/// Prints a response. The exit code is that of success if the field `success` is true.
+fn finish(
+    response: Result<Value, String>,
+    is_json: bool,
+    success: &str,
+    as_text: impl FnOnce(&Value) -> String,
+) -> ExitCode {
+    match response {
+        Err(error) => failed(error),
+        Ok(response) => {
+            print(&if is_json { format!("{response:#}\n") } else { as_text(&response) });
+            if response[success] == json!(true) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+    }
+}
+
+/// Returns the lines of a check, then the reservation on a line of its own, so that scripts can read it.
+fn reserved(response: &Value) -> String {
+    let mut lines = report(response);
+    if let Some(reservation) = response["reservation"].as_str() {
+        let again = if response["repeated"] == json!(true) { "was reserved before; " } else { "" };
+        lines += &format!("{again}expires in {} ms\n{reservation}\n", response["expires_in_ms"]);
+    }
+    lines
+}
+
+/// Returns a summary, and a line for each counter.
+fn settled(response: &Value, done: &str) -> String {
+    let mut lines = match response["settled"] == json!(true) {
+        true => format!("{done}\n"),
+        false => format!("not {done}\n"),
+    };
+    for rule in response["rules"].as_array().into_iter().flatten() {
+        let what = match text(&rule["status"]) {
+            "settled" => format!(
+                "{} {} of {} reserved counted, {} refunded",
+                rule["counted"],
+                text(&rule["unit"]),
+                rule["reserved"],
+                rule["refunded"]
+            ),
+            "settled_before" => "settled or released before".to_owned(),
+            "rule_removed" => "no rule has this counter any more".to_owned(),
+            "failed" => format!("failed, repeat the command: {}", text(&rule["error"])),
+            _ => "not outstanding: it expired, or was settled or released before".to_owned(),
+        };
+        lines += &format!("  {}{}: {what}\n", text(&rule["key"]), name_suffix(rule));
+    }
+    lines
+}
