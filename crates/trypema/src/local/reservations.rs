@@ -5,10 +5,9 @@
 //! order of map and shard, and stay locked while the counters are locked and changed. So a reservation is at
 //! all of its counters or at none, and nobody can settle it in between.
 
-use std::fmt::Write as _;
+use std::borrow::Cow;
 use std::time::Duration;
 
-use super::limiter::LocalLimiter;
 use super::lock::LockGuard;
 use super::map::{HashedKey, NewState, StateMap};
 use super::multi::HasLocalLimiter;
@@ -36,7 +35,7 @@ struct TableLocation<'p> {
     /// Distinguishes the two maps, and orders their locks.
     map_number: usize,
     shard: usize,
-    key: HashedKey<'static>,
+    key: HashedKey<'p>,
 }
 
 /// A locked shard of tables.
@@ -235,24 +234,20 @@ impl LocalRateLimiterProvider {
         had_table || had_state
     }
 
-    fn locate_table(&self, index: usize, check: &Check<'_>) -> TableLocation<'_> {
-        let of_map = |map_number: usize, tables: &'_ LocalLimiter<Concurrency>, key: HashedKey<'_>| {
-            let key = HashedKey { key: key.key.into_owned().into(), hash: key.hash };
-            (map_number, tables.map.shard_index(key.hash), key)
-        };
-        let (tables, (map_number, shard, key)) = match check.limit {
-            Limit::Concurrency(_) => {
-                let tables = self.concurrency();
-                (tables, of_map(1, tables, tables.map.hash_key(check.key)))
-            }
+    fn locate_table<'p>(&'p self, index: usize, check: &Check<'p>) -> TableLocation<'p> {
+        let (map_number, tables, key) = match check.limit {
+            Limit::Concurrency(_) => (1, self.concurrency(), self.concurrency().map.hash_key(check.key)),
             limit => {
-                let (tables, mut name) = (self.reservations(), String::with_capacity(16 + check.key.len()));
-                // Writing to a string never fails. No name of a strategy contains a colon.
-                let _ = write!(name, "{}:{}", limit.strategy(), check.key);
-                (tables, of_map(0, tables, tables.map.hash_key(&name)))
+                // No name of a strategy contains a colon.
+                let name = [limit.strategy(), ":", check.key].concat();
+                let hashed = self.reservations().map.hash_key(&name);
+                let (hash, is_short) = (hashed.hash, matches!(hashed.key, Cow::Borrowed(_)));
+                let key =
+                    if is_short { Cow::Owned(name.into_bytes()) } else { hashed.key.into_owned().into() };
+                (0, self.reservations(), HashedKey { key, hash })
             }
         };
-        TableLocation { index, map: &tables.map, map_number, shard, key }
+        TableLocation { index, map: &tables.map, map_number, shard: tables.map.shard_index(key.hash), key }
     }
 }
 

@@ -92,8 +92,8 @@ impl<'a> SettleResponse<'a> {
 impl<'a> SettledRuleReport<'a> {
     fn new(settled: &'a SettledRule, rules: &'a RuleSet) -> Self {
         let mut report = Self {
-            rule: &settled.rule,
-            name: rules.rule(&settled.rule).and_then(|rule| rule.name.as_deref()),
+            rule: settled.rule(),
+            name: rules.rule(settled.rule()).and_then(|rule| rule.name.as_deref()),
             key: &settled.key,
             unit: Some(settled.unit.as_str()).filter(|unit| !unit.is_empty()),
             status: StatusName::Settled,

@@ -1,5 +1,6 @@
 //! Reserving, settling, releasing and renewing.
 
+use std::borrow::Cow;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -93,12 +94,12 @@ impl Engine {
     /// Settles a reservation by its text, as [`Reservation::settle`] does. Settling again changes nothing.
     pub async fn settle(&self, reservation: &str, costs: &[(&str, u64)]) -> Result<Settlement, TrypemaError> {
         self.validate_costs(costs)?;
-        self.settle_at(&Outstanding::read(reservation)?, SettleCosts::Units(costs)).await
+        self.settle_at(Outstanding::read(reservation)?, SettleCosts::Units(costs)).await
     }
 
     /// Releases a reservation by its text, as [`Reservation::release`] does. Releasing again changes nothing.
     pub async fn release(&self, reservation: &str) -> Result<Settlement, TrypemaError> {
-        self.settle_at(&Outstanding::read(reservation)?, SettleCosts::Nothing).await
+        self.settle_at(Outstanding::read(reservation)?, SettleCosts::Nothing).await
     }
 
     /// Lets a reservation last for `ttl` from now on. Returns the time after which it expires: `ttl`, or the
@@ -128,7 +129,7 @@ impl Engine {
             return Ok(None);
         }
         let one = Outstanding { id, keys: vec![key.to_owned()] };
-        let settlement = self.settle_at(&one, SettleCosts::Nothing).await?;
+        let settlement = self.settle_at(one, SettleCosts::Nothing).await?;
         match settlement.rules.into_iter().next().map(|rule| rule.status) {
             Some(SettledStatus::Failed(error)) => Err(error),
             status => Ok(Some(matches!(status, Some(SettledStatus::Settled { .. })))),
@@ -152,15 +153,19 @@ impl Engine {
         let keys: Vec<String> =
             parts.keys.iter().map(|outcome| plan.verdict.key(*outcome).to_owned()).collect();
         let outstanding = Outstanding { id: name.id, keys };
-        let is_allowed = plan.verdict.is_allowed();
-        if !is_allowed && !outstanding.keys.is_empty() {
+        let outstanding = if plan.verdict.is_allowed() {
+            Some(outstanding)
+        } else {
             // Log-only rules reserve for themselves, and there will be no request to settle. If this fails,
             // their units stay counted until they expire.
-            self.settle_at(&outstanding, SettleCosts::Nothing).await?;
-        }
+            if !outstanding.keys.is_empty() {
+                self.settle_at(outstanding, SettleCosts::Nothing).await?;
+            }
+            None
+        };
         Ok(NewReservation {
             verdict: plan.verdict,
-            outstanding: is_allowed.then_some(outstanding),
+            outstanding,
             expires_in: parts.expires_in.unwrap_or(ttl),
             is_repeated: parts.is_repeated,
         })
@@ -299,7 +304,7 @@ impl Engine {
     /// Settles a reservation at each of its counters.
     pub(in crate::rules) async fn settle_at(
         &self,
-        outstanding: &Outstanding,
+        outstanding: Outstanding,
         costs: SettleCosts<'_>,
     ) -> Result<Settlement, TrypemaError> {
         let set = self.set.load_full();
@@ -314,16 +319,16 @@ impl Engine {
             }
         }
         let mut results = results.into_iter();
-        let rules = outstanding.keys.iter().zip(counters).map(|(key, counter)| match counter {
-            Some(counter) => counter.settled(results.next().unwrap_or_else(|| Ok(SettledCheck::default()))),
-            None => SettledRule {
-                rule: key.split('|').next().unwrap_or_default().to_owned(),
-                key: key.clone(),
-                unit: String::new(),
-                status: SettledStatus::RuleRemoved,
-            },
-        });
-        Ok(Settlement { rules: rules.collect() })
+        let mut settled = |counter: Option<ReservedCounter<'_>>| match counter {
+            Some(counter) => (counter.unit_name(), status_of(results.next())),
+            None => (Cow::Borrowed(""), SettledStatus::RuleRemoved),
+        };
+        let settled: Vec<(Cow<'static, str>, SettledStatus)> =
+            counters.into_iter().map(&mut settled).collect();
+        let rules = outstanding.keys.into_iter().zip(settled);
+        Ok(Settlement {
+            rules: rules.map(|(key, (unit, status))| SettledRule { key, unit, status }).collect(),
+        })
     }
 
     /// Settles a reservation whose holder is gone: at once if the counters are in this process, otherwise in a
@@ -346,7 +351,7 @@ impl Engine {
                 FinalCosts::Units(_) => SettleCosts::Units(&units),
             };
             // The observer reports failures. What cannot be settled expires.
-            let _ = engine.settle_at(&outstanding, costs).await;
+            let _ = engine.settle_at(outstanding, costs).await;
         };
         spawner.run(settle);
     }
@@ -406,15 +411,20 @@ impl Spawner {
 struct ReleaseIfCancelled<'e> {
     engine: &'e Arc<Engine>,
     /// `None` if there is nothing to release.
-    pending: Option<(Outstanding, Spawner)>,
+    pending: Option<PendingRelease<'e>>,
+}
+
+struct PendingRelease<'e> {
+    id: ReservationId,
+    plan: &'e Plan,
+    spawner: Spawner,
 }
 
 impl<'e> ReleaseIfCancelled<'e> {
-    fn new(engine: &'e Arc<Engine>, plan: &Plan, name: ReservationName) -> Self {
+    fn new(engine: &'e Arc<Engine>, plan: &'e Plan, name: ReservationName) -> Self {
         // Counters in this process never wait. With an id that the caller chose, it can ask again.
         let is_needed = !engine.provider().is_immediate() && !name.id.is_chosen();
-        let keys = || plan.all_checks().checks.iter().map(|check| check.key.to_owned()).collect();
-        let pending = is_needed.then(|| (Outstanding { id: name.id, keys: keys() }, engine.spawner()));
+        let pending = is_needed.then(|| PendingRelease { id: name.id, plan, spawner: engine.spawner() });
         Self { engine, pending }
     }
 
@@ -425,9 +435,9 @@ impl<'e> ReleaseIfCancelled<'e> {
 
 impl Drop for ReleaseIfCancelled<'_> {
     fn drop(&mut self) {
-        if let Some((outstanding, spawner)) = self.pending.take() {
-            self.engine.settle_in_background(outstanding, FinalCosts::Nothing, &spawner);
-        }
+        let Some(PendingRelease { id, plan, spawner }) = self.pending.take() else { return };
+        let keys = plan.all_checks().checks.iter().map(|check| check.key.to_owned()).collect();
+        self.engine.settle_in_background(Outstanding { id, keys }, FinalCosts::Nothing, &spawner);
     }
 }
 
@@ -496,17 +506,22 @@ impl<'r> ReservedCounter<'r> {
         SettleRequest { check: self.check(cost.unwrap_or(0)), id, keeps_estimate: cost.is_none() }
     }
 
-    fn settled(&self, result: SettleResult) -> SettledRule {
-        let status = match result {
-            Err(error) => SettledStatus::Failed(error),
-            Ok(SettledCheck { status: SettleStatus::Settled, reserved, counted, refunded, .. }) => {
-                SettledStatus::Settled { reserved, counted, refunded }
-            }
-            Ok(SettledCheck { status: SettleStatus::SettledBefore, .. }) => SettledStatus::SettledBefore,
-            Ok(SettledCheck { status: SettleStatus::Unknown, .. }) => SettledStatus::NotOutstanding,
-        };
-        let (rule, key, unit) = (self.rule.rule.id.clone(), self.key.to_owned(), self.unit().to_owned());
-        SettledRule { rule, key, unit, status }
+    /// Returns the unit. The usual one needs no allocation.
+    fn unit_name(&self) -> Cow<'static, str> {
+        self.rule.rule.unit.clone().map_or(Cow::Borrowed(REQUESTS), Cow::Owned)
+    }
+}
+
+fn status_of(result: Option<SettleResult>) -> SettledStatus {
+    let settled = match result.unwrap_or_else(|| Ok(SettledCheck::default())) {
+        Ok(settled) => settled,
+        Err(error) => return SettledStatus::Failed(error),
+    };
+    let SettledCheck { status, reserved, counted, refunded, .. } = settled;
+    match status {
+        SettleStatus::Settled => SettledStatus::Settled { reserved, counted, refunded },
+        SettleStatus::SettledBefore => SettledStatus::SettledBefore,
+        SettleStatus::Unknown => SettledStatus::NotOutstanding,
     }
 }
 
