@@ -19,7 +19,7 @@ use crate::clock::Timestamp;
 use crate::decision::Decision;
 use crate::error::TrypemaError;
 use crate::reservation::{
-    HeldReservation, RenewRequest, ReservationName, ReserveRequest, ReserveResponse, ReservedCheck,
+    Ending, HeldReservation, RenewRequest, ReservationName, ReserveRequest, ReserveResponse, ReservedCheck,
     SettleRequest, SettleStatus, SettledCheck,
 };
 use crate::strategy::reservations::{Entry, MAX_HOLD, ReservationTable};
@@ -46,14 +46,17 @@ struct LockedShard<'p> {
 }
 
 /// The state of a check of a reservation before the counters are asked.
+///
+/// The counter of a concurrency limit is its table, which is locked. So its usage is read here, and never from
+/// the limiter, which would wait for the lock forever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TableDecision {
-    /// The reservation is known, and expires at this time.
-    Known(Timestamp),
+    /// The reservation is known.
+    Known { expires_at: Timestamp, usage: Option<Decision> },
     /// The id is that of another request.
     Conflict,
     /// The table has no room.
-    Full,
+    Full { usage: Option<Decision> },
     /// The counter has to decide.
     Open,
     /// A concurrency limit has decided.
@@ -127,7 +130,7 @@ impl LocalRateLimiterProvider {
     ) -> Result<Vec<(Decision, Timestamp)>, TrypemaError> {
         let is_open = |state: &TableDecision| *state == TableDecision::Open;
         let is_denied = states.iter().any(|state| match state {
-            TableDecision::Full => true,
+            TableDecision::Full { .. } => true,
             TableDecision::Decided(decision) => !decision.is_allowed(),
             _ => false,
         });
@@ -148,9 +151,13 @@ impl LocalRateLimiterProvider {
         let mut opened = opened.drain(..);
         let decision = |(check, state): (&Check<'_>, &TableDecision)| match state {
             TableDecision::Decided(decision) => (*decision, now),
-            TableDecision::Full => (without_room(self.usage(check), now), now),
+            TableDecision::Full { usage } => {
+                (without_room(usage.unwrap_or_else(|| self.usage(check)), now), now)
+            }
             TableDecision::Open => opened.next().unwrap_or((Decision::refused(), now)),
-            TableDecision::Known(_) | TableDecision::Conflict => (self.usage(check), now),
+            TableDecision::Known { usage, .. } => (usage.unwrap_or_else(|| self.usage(check)), now),
+            // A conflict fails the request before its counters are asked.
+            TableDecision::Conflict => (Decision::refused(), now),
         };
         Ok(checks.iter().zip(states).map(decision).collect())
     }
@@ -164,7 +171,7 @@ impl LocalRateLimiterProvider {
     }
 
     pub(super) fn settle(&self, settlement: &SettleRequest<'_>) -> SettledCheck {
-        let SettleRequest { check, id, keeps_estimate } = settlement;
+        let SettleRequest { check, id, ending } = settlement;
         let (location, now) = (self.locate_table(0, check), self.now());
         let mut shard = location.map.shard_at(location.shard);
         let Some(table) = shard.find(location.key.hash, &location.key.key) else {
@@ -175,13 +182,16 @@ impl LocalRateLimiterProvider {
             return SettledCheck { status: SettleStatus::SettledBefore, ..SettledCheck::default() };
         }
         let reserved = entry.units;
-        let counted = if *keeps_estimate { reserved } else { check.cost };
+        let counted = if *ending == Ending::Estimate { reserved } else { check.cost };
         let refunded = match check.limit {
             Limit::Concurrency(_) => reserved,
             _ => self.count_difference(check, &entry, counted),
         };
         let expired = table.forget_expired(now);
-        table.settle(*id, counted);
+        match ending {
+            Ending::Undone => table.forget(*id),
+            Ending::Cost | Ending::Estimate => table.settle(*id, counted),
+        }
         SettledCheck { status: SettleStatus::Settled, reserved, counted, refunded, expired }
     }
 
@@ -285,18 +295,26 @@ fn decide_table(
     let decide = |table: &ReservationTable| match check.limit {
         Limit::Concurrency(limit) => TableDecision::Decided(decide_concurrency(limit, table, check, now)),
         _ if table.has_room(now) => TableDecision::Open,
-        _ => TableDecision::Full,
+        _ => TableDecision::Full { usage: None },
+    };
+    let usage = |table: &ReservationTable| match check.limit {
+        Limit::Concurrency(limit) => {
+            Some(decide_concurrency(limit, table, &Check { cost: 0, ..*check }, now))
+        }
+        _ => None,
     };
     if let Some(table) = shard.find(location.key.hash, &location.key.key) {
         return match table.find(name.id, now) {
-            Some(known) if known.request == name.request => TableDecision::Known(known.expires_at),
+            Some(known) if known.request == name.request => {
+                TableDecision::Known { expires_at: known.expires_at, usage: usage(table) }
+            }
             Some(_) => TableDecision::Conflict,
             None => decide(table),
         };
     }
     location.map.sweep(shard, now);
     if !location.map.try_reserve(shard, now) {
-        return TableDecision::Full;
+        return TableDecision::Full { usage: usage(&ReservationTable::default()) };
     }
     decide(&ReservationTable::default())
 }
@@ -322,7 +340,7 @@ fn write_table(
     state: TableDecision,
     entry: Option<Entry>,
 ) -> Option<ReservedCheck> {
-    if let TableDecision::Known(expires_at) = state {
+    if let TableDecision::Known { expires_at, .. } = state {
         let expires_in = duration_between(now, expires_at);
         return Some(ReservedCheck { expires_in, is_known: true, expired: 0 });
     }
@@ -330,8 +348,7 @@ fn write_table(
         Limit::Concurrency(limit) => (*limit, limit.hold().as_micros() as u64),
         _ => (ConcurrencyLimit::of_table(), MAX_HOLD.as_micros() as u64),
     };
-    // A slot of no units is no slot; but a reservation of no units can still be settled at more.
-    let entry = entry.filter(|entry| entry.units > 0 || !matches!(check.limit, Limit::Concurrency(_)));
+    let entry = entry.filter(|_| check.is_reservable());
     let write = |table: &mut ReservationTable| {
         if table.is_stepped_back(now, hold_us) {
             table.step_back(now, hold_us);
@@ -345,7 +362,7 @@ fn write_table(
     if let Some(table) = shard.find(location.key.hash, &location.key.key) {
         return write(table);
     }
-    if state == TableDecision::Full {
+    if matches!(state, TableDecision::Full { .. }) {
         return None;
     }
     let mut table = ReservationTable::default();

@@ -213,14 +213,19 @@ impl ReservationTable {
 
     /// Ends a reservation, and remembers that `units` were really spent if the caller chose its id.
     pub(crate) fn settle(&mut self, id: ReservationId, units: u64) {
-        let Some(index) = self.entries.iter().position(|entry| entry.id == id) else { return };
-        self.held -= self.entries[index].held();
-        if id.is_chosen() {
-            let entry = &mut self.entries[index];
-            (entry.units, entry.is_settled) = (units, true);
-        } else {
-            self.entries.remove(index);
+        match self.entries.iter_mut().find(|entry| entry.id == id) {
+            Some(entry) if id.is_chosen() => {
+                self.held -= entry.held();
+                (entry.units, entry.is_settled) = (units, true);
+            }
+            _ => self.forget(id),
         }
+    }
+
+    /// Removes a reservation.
+    pub(crate) fn forget(&mut self, id: ReservationId) {
+        let Some(index) = self.entries.iter().position(|entry| entry.id == id) else { return };
+        self.held -= self.entries.remove(index).held();
         if self.entries.is_empty() {
             *self = Self::default();
         }

@@ -4,6 +4,9 @@ local ADOPT, BLOCK, UNBLOCK, RECORD_DENIED_ELSEWHERE, HEARTBEAT = 8, 9, 10, 11, 
 local HOLD, SETTLE, RENEW, HOLDERS = 14, 15, 16, 17
 local POSTPAID, DEBIT = 32, 64
 
+-- How a reservation ends, beside at a cost: with its estimate, or as if it had never been made.
+local ESTIMATE, UNDONE = 1, 2
+
 -- The number of the strategy that is nothing but a table of reservations.
 local CONCURRENCY = 7
 
@@ -263,7 +266,7 @@ verbs[SETTLE] = function(check, state, reply)
     reply[#reply + 1] = struct.pack('<I4dddd', 1, 0, 0, 0, 0)
     return e and 2 or 0
   end
-  local reserved, counted, refunded = e.units, check.keeps_estimate and e.units or check.cost, 0
+  local reserved, counted, refunded = e.units, check.ending == ESTIMATE and e.units or check.cost, 0
   if check.number == CONCURRENCY then
     refunded = reserved
   elseif counted < reserved then
@@ -275,7 +278,7 @@ verbs[SETTLE] = function(check, state, reply)
     local outcome = s.decide(check.limit, state, now, now, counted - reserved, 0)
     s.commit(check.limit, state, now, counted - reserved, outcome)
   end
-  tables().settle(t, e, counted)
+  tables().settle(t, e, counted, check.ending == UNDONE)
   t.is_changed = true
   reply[#reply + 1] = struct.pack('<I4dddd', 1, reserved, counted, refunded, expired)
   return 1
@@ -324,9 +327,7 @@ local function read_check()
     at = read_terms(check.lease, argument, at)
   end
   if IS_OF_TABLE[check.verb] then
-    local keeps_estimate
-    check.id, check.request, keeps_estimate, at = struct.unpack('<c16c8B', argument, at)
-    check.keeps_estimate = keeps_estimate == 1
+    check.id, check.request, check.ending, at = struct.unpack('<c16c8B', argument, at)
   end
   return check
 end
