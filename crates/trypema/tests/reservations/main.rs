@@ -2,6 +2,10 @@
 #![cfg(all(feature = "rules", feature = "redis-tokio"))]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
+mod faults;
+mod racing;
+mod rollback;
+mod twins;
 mod verbs;
 
 use std::sync::Arc;
@@ -68,8 +72,7 @@ impl Scene {
     /// The units left of each counter of a user, by rule.
     fn left(&self, user: &str) -> Vec<(String, u64)> {
         let (attributes, costs) = ([("user", user)], [("tokens", 0)]);
-        let explained =
-            wait_for(self.engine.explain(&Request::new(&attributes).with_costs(&costs))).unwrap();
+        let explained = wait_for(self.engine.explain(&Request::new(&attributes).with_costs(&costs))).unwrap();
         explained.applying().map(|rule| (rule.decision.rule.id.clone(), rule.left)).collect()
     }
 

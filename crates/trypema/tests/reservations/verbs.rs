@@ -80,7 +80,12 @@ fn units_beyond_the_estimate_are_counted() {
         assert!(!next.is_allowed(), "{}: {:?}", scene.provider, scene.left("ann"));
         // The bucket refills 1,000 tokens an hour, and owes 301.
         let bucket = next.verdict().rules().find(|rule| rule.rule.id == "bucket").unwrap();
-        assert_eq!(bucket.decision.retry_after().unwrap().as_secs(), 301 * 3_600 / 1_000, "{}", scene.provider);
+        assert_eq!(
+            bucket.decision.retry_after().unwrap().as_secs(),
+            301 * 3_600 / 1_000,
+            "{}",
+            scene.provider
+        );
     });
 }
 
