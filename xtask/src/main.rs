@@ -18,6 +18,7 @@ cargo xtask <command>
   bench redis        the same with Redis, which the command starts
   bench quick        measure how much time the usual case of each Redis script (quick/*.lua) saves
   bench rules        compare 10,000 rules with 10, and the Tower layer with tower_governor
+  bench reservations compare reserving and settling with two plain checks, on each provider
   bench hybrid       compare a fleet on leases with the Redis provider and with trypema 2.2.1
   bench server       compare the server over HTTP with axum without a limiter, and with throttlecrab-server,
                      which the command installs outside the repository

@@ -1,5 +1,5 @@
 //! Benchmarks against the peers, side by side in one run: `cargo xtask bench local`, `redis`, `rules`,
-//! `hybrid`, `server` and `reload`.
+//! `reservations`, `hybrid`, `server` and `reload`.
 
 mod allocator;
 mod bars;
@@ -15,6 +15,7 @@ mod process;
 mod redis;
 mod reload;
 mod report;
+mod reservations;
 mod rules;
 mod server;
 
@@ -30,11 +31,12 @@ cargo xtask bench local [--quick [TITLE]]
 cargo xtask bench redis [--quick [TITLE [CONTENDER]]]
 cargo xtask bench quick
 cargo xtask bench rules [--quick]
+cargo xtask bench reservations [--quick]
 cargo xtask bench hybrid [--quick]
 cargo xtask bench server [--quick [TITLE]]
 cargo xtask bench reload [--quick [TITLE]]
 
-Inside the process, on a Redis server that is started for it, rules and middleware, a fleet on leases,
+Inside the process, on a Redis server that is started for it, rules and middleware, reservations, a fleet on leases,
 the service over HTTP, or the service while its rules in PostgreSQL change.
 
 Measures every contender on every workload in interleaved rounds and prints medians, ratios and bars;
@@ -59,6 +61,8 @@ fn main() -> ExitCode {
         ["hybrid", "--quick"] => hybrid::run(Effort::Quick("")),
         ["rules"] => rules::run(Effort::Full),
         ["rules", "--quick"] => rules::run(Effort::Quick("")),
+        ["reservations"] => reservations::run(Effort::Full),
+        ["reservations", "--quick"] => reservations::run(Effort::Quick("")),
         ["server"] => server::run(Effort::Full),
         ["server", "--quick"] => server::run(Effort::Quick("")),
         ["server", "--quick", title] => server::run(Effort::Quick(title)),

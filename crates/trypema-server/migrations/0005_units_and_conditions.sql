@@ -17,11 +17,14 @@ CREATE TABLE rate_limit_units (
     CONSTRAINT unit_is_not_requests CHECK (name <> 'requests')
 );
 
--- Roles that may use the lists may use the units, so that servers need no further rights after this migration.
+-- The units belong to the owner of the lists, and roles that may use the lists may use the units, so that servers need no
+-- further rights after this migration, whoever runs it.
 DO $$
 DECLARE
     granted record;
 BEGIN
+    EXECUTE format('ALTER TABLE rate_limit_units OWNER TO %s',
+        (SELECT relowner::regrole FROM pg_class WHERE oid = 'rate_limit_lists'::regclass));
     FOR granted IN
         SELECT acl.privilege_type AS privilege,
                CASE acl.grantee WHEN 0 THEN 'PUBLIC' ELSE acl.grantee::regrole::text END AS grantee,

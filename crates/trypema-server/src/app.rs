@@ -4,10 +4,13 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use serde::Serialize;
 use trypema::clock::Clock;
-use trypema::rules::{Engine, Explanation, Request, RuleRefund, RuleSet, Verdict};
+use trypema::rules::{
+    Engine, Explanation, Holder, OnDrop, Request, Reservation, ReserveOptions, RuleSet, Settlement, Verdict,
+};
 use trypema::{RateLimiter, TrypemaError};
 
 use crate::config::Config;
@@ -22,7 +25,7 @@ use crate::start_error::StartError;
 /// The rules in force, the limiter behind them, and their metrics.
 #[derive(Debug)]
 pub struct App {
-    engine: Engine,
+    engine: Arc<Engine>,
     limiter: Arc<RateLimiter>,
     provider: Provider,
     pub(crate) metrics: Metrics,
@@ -112,25 +115,85 @@ impl App {
                     self.metrics.rules.count_verdict(verdict, mode);
                     self.metrics.rules.count_skipped(verdict, request);
                 }
-                self.denial_log.log(verdict, request, mode);
+                self.denial_log.log(verdict, request, mode.name());
             }
-            Err(error) => {
-                self.metrics.rules.count_error(&self.engine.rules(), request);
-                if error.is_store_failure() {
-                    self.metrics.store.undecided.add_one();
-                }
-                tracing::debug!(mode = mode.name(), "requests: request not decided: {error}");
-            }
+            Err(error) => self.undecided(error, request, mode.name()),
         }
         result
     }
 
-    pub(crate) async fn explain(&self, request: &Request<'_>) -> Result<Explanation, TrypemaError> {
-        self.engine.explain(request).await
+    /// Reserves the estimated cost of a request. The reservation outlives the returned value: it lasts until
+    /// somebody settles or releases it by its text, or until it expires.
+    ///
+    /// # Errors
+    ///
+    /// The store is unavailable, or the request is invalid, or another request has used the id.
+    pub(crate) async fn reserve(
+        &self,
+        request: &Request<'_>,
+        options: ReserveOptions,
+    ) -> Result<Reservation, TrypemaError> {
+        let result = self.engine.reserve(request, &options.on_drop(OnDrop::Keep)).await;
+        match &result {
+            Ok(made) => {
+                // A repeated request spent nothing, and was counted before.
+                if !made.is_repeated() {
+                    self.metrics.rules.count_verdict(made.verdict(), Mode::Check);
+                    self.metrics.rules.count_skipped(made.verdict(), request);
+                }
+                self.denial_log.log(made.verdict(), request, "reserve");
+            }
+            Err(TrypemaError::ReservationConflict) => {}
+            Err(error) => self.undecided(error, request, "reserve"),
+        }
+        result
     }
 
-    pub(crate) async fn refund_units(&self, request: &Request<'_>) -> Result<Vec<RuleRefund>, TrypemaError> {
-        self.engine.refund_units(request).await
+    fn undecided(&self, error: &TrypemaError, request: &Request<'_>, mode: &'static str) {
+        self.metrics.rules.count_error(&self.engine.rules(), request);
+        if error.is_store_failure() {
+            self.metrics.store.undecided.add_one();
+        }
+        tracing::debug!(mode, "requests: request not decided: {error}");
+    }
+
+    /// Settles a reservation by its text.
+    pub(crate) async fn settle(
+        &self,
+        reservation: &str,
+        costs: &[(&str, u64)],
+    ) -> Result<Settlement, TrypemaError> {
+        self.engine.settle(reservation, costs).await
+    }
+
+    /// Releases a reservation by its text.
+    pub(crate) async fn release_reservation(&self, reservation: &str) -> Result<Settlement, TrypemaError> {
+        self.engine.release(reservation).await
+    }
+
+    /// Renews a reservation by its text. Returns the time after which it expires, or `None` if it is no longer
+    /// outstanding.
+    pub(crate) async fn renew(
+        &self,
+        reservation: &str,
+        ttl: Duration,
+    ) -> Result<Option<Duration>, TrypemaError> {
+        self.engine.renew(reservation, ttl).await
+    }
+
+    /// Returns the reservations that a counter holds; `None` if no rule has the counter.
+    pub(crate) async fn holders(&self, key: &str) -> Result<Option<Vec<Holder>>, TrypemaError> {
+        self.engine.holders(key).await
+    }
+
+    /// Releases one reservation at one counter. Returns whether the counter held it; `None` if no rule has the
+    /// counter.
+    pub(crate) async fn release_holder(&self, key: &str, id: &str) -> Result<Option<bool>, TrypemaError> {
+        self.engine.release_holder(key, id).await
+    }
+
+    pub(crate) async fn explain(&self, request: &Request<'_>) -> Result<Explanation, TrypemaError> {
+        self.engine.explain(request).await
     }
 
     pub(crate) async fn inspect(&self, key: &str, cost: u64) -> Result<Option<Verdict>, TrypemaError> {

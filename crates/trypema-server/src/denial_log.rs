@@ -33,15 +33,17 @@ impl DenialLog {
         Self { setting, lines_left: AtomicU32::new(SAMPLED), left_out: AtomicU64::new(0) }
     }
 
-    /// Logs a verdict, unless it allows the request.
-    pub(crate) fn log(&self, verdict: &Verdict, request: &Request<'_>, mode: Mode) {
+    /// Logs a verdict, unless it allows the request. `mode` is the name of a [`Mode`], or `reserve`.
+    pub(crate) fn log(&self, verdict: &Verdict, request: &Request<'_>, mode: &'static str) {
         // The log is off: allowed requests must not pay for the outcome.
         if self.setting == LogDenials::Off && !tracing::enabled!(Level::DEBUG) {
             return;
         }
         match verdict.outcome() {
             Outcome::Allowed => {}
-            Outcome::Denied if mode != Mode::Peek && self.may_log() => write_denied(verdict, request, mode),
+            Outcome::Denied if mode != Mode::Peek.name() && self.may_log() => {
+                write_denied(verdict, request, mode)
+            }
             Outcome::Denied => write(verdict, request, mode, "request denied"),
             Outcome::Throttled => write(verdict, request, mode, "request throttled: the client should wait"),
         }
@@ -100,7 +102,7 @@ macro_rules! write_line {
             key = rule.map(|rule| rule.key),
             listed_by = $verdict.listed_by(),
             listed_entry = $verdict.listed_entry(),
-            mode = $mode.name(),
+            mode = $mode,
             cost = rule.map_or_else(|| $request.cost_of("requests"), |rule| rule.cost),
             unit = rule.and_then(|rule| rule.rule.unit.as_deref()),
             retry_after_ms = wait.map(milliseconds),
@@ -116,10 +118,10 @@ macro_rules! write_line {
     }};
 }
 
-fn write_denied(verdict: &Verdict, request: &Request<'_>, mode: Mode) {
+fn write_denied(verdict: &Verdict, request: &Request<'_>, mode: &'static str) {
     write_line!(Level::INFO, verdict, request, mode, "request denied");
 }
 
-fn write(verdict: &Verdict, request: &Request<'_>, mode: Mode, event: &str) {
+fn write(verdict: &Verdict, request: &Request<'_>, mode: &'static str, event: &str) {
     write_line!(Level::DEBUG, verdict, request, mode, event);
 }

@@ -35,7 +35,7 @@ impl Provider {
 
 /// The engine that decides, and the limiter behind it.
 pub(crate) struct EngineAndLimiter {
-    pub(crate) engine: Engine,
+    pub(crate) engine: Arc<Engine>,
     pub(crate) limiter: Arc<RateLimiter>,
     pub(crate) provider: Provider,
 }
@@ -80,7 +80,7 @@ pub(crate) async fn connect(
         Provider::Redis => Engine::redis(shared, rules),
         Provider::Hybrid => Engine::hybrid(shared, rules),
     };
-    Ok(EngineAndLimiter { engine, limiter, provider })
+    Ok(EngineAndLimiter { engine: Arc::new(engine), limiter, provider })
 }
 
 async fn with_redis(

@@ -59,8 +59,8 @@ pub struct Settings {
     /// File of reader tokens, one per line, optionally after a name
     #[arg(long, env = "TRYPEMA_READER_TOKEN_FILE", value_name = "FILE", help_heading = "Listening")]
     pub reader_token_file: Option<PathBuf>,
-    /// Token that checks and refunds need (forward-auth does not), never that of an admin or a reader; if not
-    /// set, checks need none
+    /// Token that checks and reservations need (forward-auth does not), never that of an admin or a reader; if
+    /// not set, they need none
     #[arg(
         long,
         env = "TRYPEMA_CALLER_TOKEN",

@@ -7,7 +7,7 @@ use crate::secret::Secret;
 /// The permissions of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TokenRole {
-    /// May check and refund, and nothing else.
+    /// May check and reserve, and nothing else.
     Caller,
     /// May read everything of administration.
     Reader,

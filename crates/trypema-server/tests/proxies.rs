@@ -33,6 +33,8 @@ mod failure;
 mod harness;
 #[path = "proxies/limits.rs"]
 mod limits;
+#[path = "proxies/litellm.rs"]
+mod litellm;
 #[path = "proxies/operations.rs"]
 mod operations;
 #[path = "proxies/proxy.rs"]

@@ -226,7 +226,7 @@ impl TrypemaError {
     }
 
     /// Whether the store failed before it could change anything.
-    #[cfg(feature = "rules")]
+    #[cfg(feature = "tower")]
     pub(crate) fn is_certainly_unspent(&self) -> bool {
         match self {
             #[cfg(feature = "_redis")]

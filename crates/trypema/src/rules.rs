@@ -54,6 +54,8 @@ pub use problem::{FieldPath, InvalidRules, RuleProblem};
 #[cfg(feature = "http")]
 pub(crate) use request::REQUESTS;
 pub use request::{AttributeSet, Request};
+#[cfg(feature = "tower")]
+pub(crate) use reservation::{FinalCosts, RenewingReservation};
 pub use reservation::{Holder, OnDrop, Reservation, ReserveOptions, SettledRule, SettledStatus, Settlement};
 pub use set::RuleSet;
 pub use starts::{InvalidStarts, Starts};

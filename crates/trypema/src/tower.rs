@@ -57,6 +57,8 @@
 //! - The time of counting: before the request by default. [`charge_if`](RateLimitLayerBuilder::charge_if)
 //!   counts after the response, for example only failed logins.
 //!   [`refund_if`](RateLimitLayerBuilder::refund_if) refunds after the response, for example server errors.
+//! - Reservations: [`reserve`](RateLimitLayerBuilder::reserve) takes the costs of a request as an estimate and
+//!   settles them when the response has ended. Rules that limit [concurrency](crate::rules) need it.
 //! - The inner service: its response body has to be `From<String>`, as axum's is. With
 //!   [`any_body`](RateLimitLayer::any_body), all other services work, such as tonic's.
 //! - The responses: [`use_headers`](RateLimitLayerBuilder::use_headers),
@@ -120,14 +122,16 @@ mod future;
 mod invalid;
 mod key;
 mod layer;
-mod missing_key_log;
+mod misconfiguration_log;
 mod options;
+mod reservation_handle;
+mod reserving;
 mod service;
 mod view;
 
 pub use any_body::{AnyBody, AnyBodyFuture, AnyBodyLayer};
 pub use body::ResponseBody;
-pub use builder::{ByLimit, ByRules, RateLimitLayerBuilder};
+pub use builder::{ByLimit, ByRules, RateLimitLayerBuilder, Reserving};
 pub use denial::Denial;
 pub use extractors::{
     ExtensionKeyExtractor, GlobalKeyExtractor, HeaderKeyExtractor, PathKeyExtractor, PeerIpKeyExtractor,
@@ -137,5 +141,7 @@ pub use future::ResponseFuture;
 pub use invalid::InvalidLayer;
 pub use key::{Key, KeyExtractor};
 pub use layer::RateLimitLayer;
+pub use reservation_handle::ReservationHandle;
+pub use reserving::{Reserved, ReservedBody, ReservedFuture, ReservingLayer};
 pub use service::RateLimitService;
 pub use view::{RequestView, ResponseView};

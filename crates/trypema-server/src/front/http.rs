@@ -15,10 +15,13 @@ mod operation;
 mod origin;
 mod problem;
 mod query;
-mod refund;
+mod release;
+mod renew;
 mod request;
+mod reserve;
 mod response;
 mod rules;
+mod settle;
 mod text;
 
 use std::sync::Arc;

@@ -14,18 +14,24 @@ pub(crate) enum RouteLabel {
     Check,
     ForwardAuth,
     Explain,
-    Refund,
+    Reserve,
+    Settle,
+    Release,
+    Renew,
     Keys,
     Rules,
     Operation,
     Unknown,
 }
 
-const ROUTES: [(RouteLabel, &str); 8] = [
+const ROUTES: [(RouteLabel, &str); 11] = [
     (RouteLabel::Check, "check"),
     (RouteLabel::ForwardAuth, "forward_auth"),
     (RouteLabel::Explain, "explain"),
-    (RouteLabel::Refund, "refund"),
+    (RouteLabel::Reserve, "reserve"),
+    (RouteLabel::Settle, "settle"),
+    (RouteLabel::Release, "release"),
+    (RouteLabel::Renew, "renew"),
     (RouteLabel::Keys, "keys"),
     (RouteLabel::Rules, "rules"),
     (RouteLabel::Operation, "operation"),

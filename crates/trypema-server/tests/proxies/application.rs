@@ -52,7 +52,8 @@ fn serve(stream: TcpStream, asked: &AtomicUsize) {
     }
 }
 
-fn read(stream: &mut BufReader<TcpStream>) -> Option<Value> {
+/// Reads a request, or returns `None` if the connection ends.
+pub fn read(stream: &mut BufReader<TcpStream>) -> Option<Value> {
     let first = line(stream)?;
     let mut words = first.split(' ');
     let (method, target) = (words.next()?, words.next()?);

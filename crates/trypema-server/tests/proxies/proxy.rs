@@ -110,9 +110,17 @@ impl Proxy {
         let program = Program::start(|directory| command(directory, port.number()));
         let program = program.unwrap_or_else(|error| panic!("{error}: `cargo xtask test` installs it"));
         let address = SocketAddr::from(([127, 0, 0, 1], port.number()));
-        let is_up = wait_until("the proxy to listen", || TcpStream::connect(address).is_ok());
+        let listens = || TcpStream::connect(address).is_ok();
+        // LiteLLM needs 8 s of processor time to start: on a busy machine, more than one wait.
+        let is_up = wait_until("the proxy to listen", listens);
+        let is_up = is_up.or_else(|_| wait_until("the proxy to listen", listens));
         is_up.unwrap_or_else(|error| panic!("{error}:\n{}", program.log()));
         Self { address, program, _port: port }
+    }
+
+    /// Returns the proxy's log.
+    pub fn log(&self) -> String {
+        self.program.log()
     }
 }
 
@@ -160,7 +168,7 @@ impl Site {
 
     /// Returns the proxy's log.
     pub fn log(&self) -> String {
-        self.proxy.program.log()
+        self.proxy.log()
     }
 }
 
@@ -244,7 +252,8 @@ fn sample_text(setup: &Setup) -> String {
     text
 }
 
-fn replace_once(text: &mut String, from: &str, to: &str) {
+/// Replaces a text that occurs once.
+pub fn replace_once(text: &mut String, from: &str, to: &str) {
     assert_eq!(text.matches(from).count(), 1, "{from}");
     *text = text.replace(from, to);
 }

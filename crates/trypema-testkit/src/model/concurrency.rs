@@ -110,10 +110,10 @@ impl Model for ConcurrencyModel {
         // A lease counts at most one hold ahead.
         let recorded = ask.stamp.min(now + limit.hold());
         *self = repaired;
-        if is_allowed && ask.cost > 0 {
+        // A debit of a full count records what can still be counted, which may be nothing.
+        let units = u128::from(ask.cost).min(u128::from(MOST) - held) as u64;
+        if is_allowed && units > 0 {
             self.forget_expired(now);
-            let room = u128::from(MOST) - held;
-            let units = u128::from(ask.cost).min(room) as u64;
             self.taken.push(Held { units, recorded, expires: recorded + limit.hold() });
         }
         let empty_from = self.empty_from(now);

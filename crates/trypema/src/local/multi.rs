@@ -4,6 +4,7 @@
 //! and all are taken or none. Each lock guard lives in a stack frame of its own, so the guards need no
 //! allocation.
 
+use std::any::TypeId;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,8 +32,9 @@ pub(crate) trait HasLocalLimiter<S: LimitOf> {
 struct CheckLocation<'c> {
     /// The index of the check.
     index: usize,
-    check: Check<'c>,
-    strategy: &'static str,
+    check: &'c Check<'c>,
+    /// The strategy's type. Its order is the same for all callers, and it is quicker to compare than the name.
+    strategy: TypeId,
     shard: usize,
     key: HashedKey<'c>,
 }
@@ -135,7 +137,7 @@ impl LocalRateLimiterProvider {
 
     fn take_many(&self, checks: &[Check<'_>], options: TakeOptions) -> MultiDecision<LocalReceipt> {
         let mut locations: Vec<CheckLocation<'_>> =
-            checks.iter().enumerate().map(|(index, check)| self.locate(index, *check)).collect();
+            checks.iter().enumerate().map(|(index, check)| self.locate(index, check)).collect();
         locations.sort_unstable_by_key(|location| (location.strategy, location.shard));
         let undecided = Decision::refused();
         let receipts = if options.with_receipts { vec![None; checks.len()] } else { Vec::new() };
@@ -152,11 +154,12 @@ impl LocalRateLimiterProvider {
         pass.result
     }
 
-    fn locate<'c>(&self, index: usize, check: Check<'c>) -> CheckLocation<'c> {
+    fn locate<'c>(&self, index: usize, check: &'c Check<'c>) -> CheckLocation<'c> {
         with_strategy!(check.limit, |S, _limit| {
             let map = &HasLocalLimiter::<S>::limiter(self).map;
             let key = map.hash_key(check.key);
-            CheckLocation { index, check, strategy: S::NAME, shard: map.shard_index(key.hash), key }
+            let (strategy, shard) = (TypeId::of::<S>(), map.shard_index(key.hash));
+            CheckLocation { index, check, strategy, shard, key }
         })
     }
 

@@ -26,6 +26,7 @@ use crate::strategy::reservations::{Entry, MAX_HOLD, ReservationTable};
 use crate::strategy::{
     Concurrency, ConcurrencyLimit, Limit, Payment, RETRY_AFTER, Spend, Strategy, with_strategy,
 };
+use crate::units::MAX_EXACT;
 
 /// The location of the table of a check.
 struct TableLocation<'p> {
@@ -51,12 +52,12 @@ struct LockedShard<'p> {
 /// the limiter, which would wait for the lock forever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TableDecision {
-    /// The reservation is known.
-    Known { expires_at: Timestamp, usage: Option<Decision> },
+    /// The reservation is known, and expires at this time. With the units left, as of a concurrency limit.
+    Known(Timestamp, Option<Decision>),
     /// The id is that of another request.
     Conflict,
-    /// The table has no room.
-    Full { usage: Option<Decision> },
+    /// The table has no room. With the units left, as of a concurrency limit.
+    Full(Option<Decision>),
     /// The counter has to decide.
     Open,
     /// A concurrency limit has decided.
@@ -109,7 +110,7 @@ impl LocalRateLimiterProvider {
             let entry = decided.as_ref().ok().filter(|_| is_allowed).map(|decided| Entry {
                 id: request.name.id,
                 request: request.name.request,
-                units: check.cost,
+                units: check.cost.min(MAX_EXACT),
                 recorded: decided[location.index].1,
                 expires_at: now + request.ttl,
                 is_settled: false,
@@ -130,7 +131,7 @@ impl LocalRateLimiterProvider {
     ) -> Result<Vec<(Decision, Timestamp)>, TrypemaError> {
         let is_open = |state: &TableDecision| *state == TableDecision::Open;
         let is_denied = states.iter().any(|state| match state {
-            TableDecision::Full { .. } => true,
+            TableDecision::Full(_) => true,
             TableDecision::Decided(decision) => !decision.is_allowed(),
             _ => false,
         });
@@ -151,18 +152,19 @@ impl LocalRateLimiterProvider {
         let mut opened = opened.drain(..);
         let decision = |(check, state): (&Check<'_>, &TableDecision)| match state {
             TableDecision::Decided(decision) => (*decision, now),
-            TableDecision::Full { usage } => {
+            TableDecision::Full(usage) => {
                 (without_room(usage.unwrap_or_else(|| self.usage(check)), now), now)
             }
             TableDecision::Open => opened.next().unwrap_or((Decision::refused(), now)),
-            TableDecision::Known { usage, .. } => (usage.unwrap_or_else(|| self.usage(check)), now),
-            // A conflict fails the request before its counters are asked.
+            TableDecision::Known(_, usage) => (usage.unwrap_or_else(|| self.usage(check)), now),
+            // A conflict fails the request before this is called.
             TableDecision::Conflict => (Decision::refused(), now),
         };
         Ok(checks.iter().zip(states).map(decision).collect())
     }
 
-    /// Returns the units that are left, as an allowed decision.
+    /// Returns the units of a counter that are left, as an allowed decision. Not for concurrency limits: their
+    /// counters are the tables, whose shards are locked.
     fn usage(&self, check: &Check<'_>) -> Decision {
         let spend = Spend { cost: 0, payment: Payment::Debit };
         with_strategy!(check.limit, |S, limit| {
@@ -295,7 +297,7 @@ fn decide_table(
     let decide = |table: &ReservationTable| match check.limit {
         Limit::Concurrency(limit) => TableDecision::Decided(decide_concurrency(limit, table, check, now)),
         _ if table.has_room(now) => TableDecision::Open,
-        _ => TableDecision::Full { usage: None },
+        _ => TableDecision::Full(None),
     };
     let usage = |table: &ReservationTable| match check.limit {
         Limit::Concurrency(limit) => {
@@ -306,7 +308,7 @@ fn decide_table(
     if let Some(table) = shard.find(location.key.hash, &location.key.key) {
         return match table.find(name.id, now) {
             Some(known) if known.request == name.request => {
-                TableDecision::Known { expires_at: known.expires_at, usage: usage(table) }
+                TableDecision::Known(known.expires_at, usage(table))
             }
             Some(_) => TableDecision::Conflict,
             None => decide(table),
@@ -314,7 +316,7 @@ fn decide_table(
     }
     location.map.sweep(shard, now);
     if !location.map.try_reserve(shard, now) {
-        return TableDecision::Full { usage: usage(&ReservationTable::default()) };
+        return TableDecision::Full(usage(&ReservationTable::default()));
     }
     decide(&ReservationTable::default())
 }
@@ -340,7 +342,7 @@ fn write_table(
     state: TableDecision,
     entry: Option<Entry>,
 ) -> Option<ReservedCheck> {
-    if let TableDecision::Known { expires_at, .. } = state {
+    if let TableDecision::Known(expires_at, _) = state {
         let expires_in = duration_between(now, expires_at);
         return Some(ReservedCheck { expires_in, is_known: true, expired: 0 });
     }
@@ -348,9 +350,12 @@ fn write_table(
         Limit::Concurrency(limit) => (*limit, limit.hold().as_micros() as u64),
         _ => (ConcurrencyLimit::of_table(), MAX_HOLD.as_micros() as u64),
     };
+    // A denial changes nothing, except that a concurrency limit that denies repairs its table.
+    let is_denying = matches!(state, TableDecision::Decided(decision) if !decision.is_allowed());
+    let is_repairing = entry.is_some() || is_denying;
     let entry = entry.filter(|_| check.is_reservable());
     let write = |table: &mut ReservationTable| {
-        if table.is_stepped_back(now, hold_us) {
+        if is_repairing && table.is_stepped_back(now, hold_us) {
             table.step_back(now, hold_us);
         }
         let entry = entry?;
@@ -362,7 +367,7 @@ fn write_table(
     if let Some(table) = shard.find(location.key.hash, &location.key.key) {
         return write(table);
     }
-    if matches!(state, TableDecision::Full { .. }) {
+    if matches!(state, TableDecision::Full(_)) {
         return None;
     }
     let mut table = ReservationTable::default();

@@ -179,6 +179,7 @@ pub(crate) fn after_each(
 
 /// Makes each refund. If a refund without a receipt certainly did not happen in the store, it is made from
 /// the units counted in this process, if there are any.
+#[cfg(feature = "tower")]
 pub(crate) async fn refund_all(
     provider: &dyn Provider,
     refunds: &[RefundRequest<'_>],

@@ -2,6 +2,8 @@
 
 mod candidates;
 mod counters;
+#[cfg(feature = "tower")]
+mod receipts;
 mod report;
 mod reservations;
 
@@ -20,8 +22,6 @@ use super::verdict::Verdict;
 use crate::check::{Check, CheckResult, Deadline, Receipts, TakeRequest, TakeResponse};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
-#[cfg(feature = "tower")]
-use crate::provider::RefundRequest;
 use crate::provider::{AnyReceipt, Provider, RecordMode, RecordRequest, failure_policy};
 use crate::rate_limiter::RateLimiter;
 use crate::waiting::WaitQueues;
@@ -72,21 +72,6 @@ pub struct Engine {
 /// Selects the provider that holds the counters.
 pub(crate) type SelectProvider = fn(&RateLimiter) -> &dyn Provider;
 
-/// A verdict with the receipts of its takes, for [`Engine::refund`].
-#[cfg(feature = "tower")]
-#[derive(Debug)]
-pub(crate) struct CheckWithReceipts {
-    plan: Plan,
-    receipts: Vec<Option<AnyReceipt>>,
-}
-
-#[cfg(feature = "tower")]
-impl CheckWithReceipts {
-    pub(crate) fn verdict(&self) -> &Verdict {
-        &self.plan.verdict
-    }
-}
-
 /// The decisions on the checks of a plan.
 #[derive(Debug, Default)]
 struct PlanDecisions {
@@ -94,6 +79,7 @@ struct PlanDecisions {
     outcomes: Vec<usize>,
     /// `None` if the store failed and the rule is a shadow rule.
     decisions: Vec<Option<Decision>>,
+    #[cfg_attr(not(feature = "tower"), allow(dead_code, reason = "only the middleware refunds by receipt"))]
     receipts: Vec<Option<AnyReceipt>>,
 }
 
@@ -174,20 +160,6 @@ impl Engine {
         Some(decisions.map(|decisions| self.reported(plan.into_verdict(&decisions))))
     }
 
-    /// The same as [`Engine::check`], but keeps receipts in this process, so that the middleware can refund the
-    /// request after its response. They cost the store nothing unless they are used.
-    #[cfg(feature = "tower")]
-    pub(crate) async fn check_with_receipts(
-        &self,
-        request: &Request<'_>,
-    ) -> Result<CheckWithReceipts, TrypemaError> {
-        let mut plan = self.plan(request)?;
-        let decisions = self.take(&plan, Receipts::Wanted).await?;
-        plan.decide(&decisions.outcomes, &decisions.decisions);
-        self.report(&plan.verdict);
-        Ok(CheckWithReceipts { plan, receipts: decisions.receipts })
-    }
-
     /// Returns the verdict that [`Engine::check`] would give. Spends nothing. Abuse rules are only checked
     /// for a block: to count failures only, call this before the attempt and [`record`](Engine::record) after
     /// it has failed.
@@ -208,27 +180,6 @@ impl Engine {
         let plan = self.plan(request)?;
         let decisions = self.record_each(&plan).await?;
         Ok(self.reported(plan.into_verdict(&decisions)))
-    }
-
-    /// Refunds the units that a check spent, except those of log-only rules.
-    ///
-    /// If the rules were replaced in the meantime, the limits now in force apply. Candidates have no
-    /// receipts: they are refunded by number of units, the oldest units first.
-    #[cfg(feature = "tower")]
-    pub(crate) async fn refund(&self, spent: CheckWithReceipts) -> Result<(), TrypemaError> {
-        let (set, provider) = (self.set.load_full(), self.provider());
-        let (plan, deadline) = (&spent.plan, provider.deadline());
-        let enforced = plan.with_limits_of(&set, plan.enforced_checks());
-        let spent = enforced.checks.iter().zip(&enforced.outcomes).zip(&spent.receipts);
-        let (refunds, outcomes): (Vec<RefundRequest<'_>>, Vec<usize>) = spent
-            .filter_map(|((check, outcome), receipt)| {
-                Some((RefundRequest { check: *check, receipt: Some(receipt.as_ref()?) }, *outcome))
-            })
-            .unzip();
-        let policy_of = plan.policy_of(&outcomes);
-        let refunded = failure_policy::refund_all(provider, &refunds, deadline, &policy_of).await;
-        self.refund_candidates(plan, &set, deadline).await;
-        refunded.into_iter().try_for_each(|refunded| refunded.map(|_| ()))
     }
 
     /// Returns, for every rule, whether it applies, the reason if it does not, its key and its remaining

@@ -5,6 +5,7 @@ use std::fmt;
 
 use super::definition::Rule;
 use super::endpoint::EndpointPattern;
+use super::index::MatchedRules;
 use super::request::{IndexedSet, Request};
 use super::set::{CompiledRule, ListMatch, RuleSet};
 use super::verdict::{RuleDecision, Verdict};
@@ -188,7 +189,8 @@ impl RuleSet {
 
     /// Whether the rule is a candidate, and the request's key is outside its share.
     fn is_outside_share(&self, number: u32, rule: &CompiledRule, indexed: &IndexedSet<'_>) -> bool {
-        let found = self.candidate_index.find(indexed);
+        let mut found = MatchedRules::default();
+        self.candidate_index.find(indexed, &mut found);
         let entry = found.as_slice().iter().find(|entry| entry.rule == number);
         entry.is_some_and(|entry| {
             let mut key = String::new();

@@ -65,8 +65,8 @@ struct PathNode {
     any: Option<Box<PathNode>>,
     /// The rules for exactly this path.
     exact: Methods,
-    /// The rules for this path and everything below it.
-    prefix: Methods,
+    /// The rules for this path and everything below it. A lookup passes many nodes, of which few have any.
+    prefix: Option<Box<Methods>>,
 }
 
 #[derive(Debug, Default)]
@@ -115,7 +115,10 @@ impl Index {
                 Segment::Exact(text) => node.children.entry(text.clone()).or_default(),
                 Segment::Any => node.any.get_or_insert_default(),
             });
-            let methods = if endpoint.is_prefix { &mut node.prefix } else { &mut node.exact };
+            let methods = match endpoint.is_prefix {
+                true => node.prefix.get_or_insert_default(),
+                false => &mut node.exact,
+            };
             let plans = match &endpoint.method {
                 Some(method) => methods.each.entry(method.clone()).or_default(),
                 None => &mut methods.any,
@@ -124,12 +127,10 @@ impl Index {
         }
     }
 
-    /// Returns the rules that apply, in order of priority. Rules with `if_missing: deny` or `error` are
-    /// indexed without attributes, so they are matched even if the request lacks some.
-    pub(super) fn find(&self, indexed: &IndexedSet<'_>) -> MatchedRules {
-        let mut matched = MatchedRules::default();
-        self.search(indexed, |by_attributes| by_attributes.find(indexed, &mut matched));
-        matched
+    /// Adds the rules that apply to `matched`. Rules with `if_missing: deny` or `error` are indexed without
+    /// attributes, so they are matched even if the request lacks some.
+    pub(super) fn find(&self, indexed: &IndexedSet<'_>, matched: &mut MatchedRules) {
+        self.search(indexed, |by_attributes| by_attributes.find(indexed, matched));
     }
 
     /// Calls `visit` for every rule whose endpoints, methods, plans and conditions match the request. The arguments are
@@ -161,7 +162,9 @@ impl PathNode {
         mut rest: impl Iterator<Item = &'p str> + Clone,
         search: &mut Search<'_, V>,
     ) {
-        self.prefix.search(search);
+        if let Some(prefix) = &self.prefix {
+            prefix.search(search);
+        }
         let Some(next) = rest.next() else {
             return self.exact.search(search);
         };
@@ -310,10 +313,9 @@ impl MatchedRules {
 
     /// Adds as many of `others` as there is room for. The others are candidates: too many of them must not
     /// fail a request.
-    pub(super) fn extend_to_capacity(mut self, others: Self) -> Self {
+    pub(super) fn extend_to_capacity(&mut self, others: Self) {
         let room = MAX_CHECKS - self.len;
         others.into_iter().take(room).for_each(|entry| self.insert(entry));
-        self
     }
 
     /// Adds the rules that match another attribute set of the same request.

@@ -95,7 +95,7 @@ impl Plan {
         }
         let PlanBuilder { list_match, outcomes, keys, unheld, shadow_count, .. } = builder;
         let verdict = Verdict { set, list_match, outcomes, keys, unheld };
-        let is_blocked = verdict.rules().any(|rule| rule.is_denying());
+        let is_blocked = verdict.is_denied_by_a_rule();
         Ok(Self { verdict, is_blocked, shadow_count })
     }
 
@@ -163,6 +163,7 @@ impl Plan {
     }
 
     /// Replaces the limits of `checks` with those that `set` has for the same counters now.
+    #[cfg(feature = "tower")]
     pub(super) fn with_limits_of<'p>(&'p self, set: &'p RuleSet, mut checks: Checks<'p>) -> Checks<'p> {
         for (check, outcome) in checks.checks.iter_mut().zip(&checks.outcomes) {
             let old =
@@ -228,12 +229,6 @@ impl Plan {
     /// Returns a check for every rule that applies.
     pub(super) fn all_checks(&self) -> Checks<'_> {
         self.checks(self.verdict.outcomes.len(), |_| true)
-    }
-
-    /// Returns the id of the rule of an outcome.
-    pub(super) fn rule_of(&self, outcome: usize) -> Option<&str> {
-        let rule = self.verdict.outcomes.get(outcome)?.rule;
-        self.verdict.set.at(rule).map(|compiled| compiled.rule.id.as_str())
     }
 
     /// Stores decisions in their outcomes.

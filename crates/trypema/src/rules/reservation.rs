@@ -1,12 +1,16 @@
 //! Reservations: a request takes the units that it may need, and later says how many it really spent.
 
 mod name;
+#[cfg(feature = "tower")]
+mod renewal;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 pub(super) use name::Outstanding;
 use name::name_of;
+#[cfg(feature = "tower")]
+pub(crate) use renewal::RenewingReservation;
 
 use super::engine::{Engine, Spawner};
 use super::request::Request;
@@ -82,6 +86,11 @@ impl ReserveOptions {
     #[must_use]
     pub fn waiting(self, patience: Duration) -> Self {
         Self { patience, ..self }
+    }
+
+    #[cfg(feature = "tower")]
+    pub(crate) fn ttl(&self) -> Duration {
+        self.ttl
     }
 
     pub(super) fn name(&self, request: &Request<'_>) -> ReservationName {
@@ -196,12 +205,41 @@ impl Drop for Reservation {
         let Some(outstanding) = self.outstanding.take() else { return };
         match self.on_drop {
             OnDrop::Settle => {
-                self.engine.settle_in_background(outstanding, SettleCosts::Estimate, &self.spawner)
+                self.engine.settle_in_background(outstanding, FinalCosts::Estimate, &self.spawner)
             }
             OnDrop::Release => {
-                self.engine.settle_in_background(outstanding, SettleCosts::Nothing, &self.spawner)
+                self.engine.settle_in_background(outstanding, FinalCosts::Nothing, &self.spawner)
             }
             OnDrop::Keep => {}
+        }
+    }
+}
+
+/// The units that a reservation will be settled at in the background.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum FinalCosts {
+    /// Those that were reserved.
+    #[default]
+    Estimate,
+    /// None.
+    Nothing,
+    /// These; the estimate of all other units.
+    Units(Vec<(Box<str>, u64)>),
+}
+
+#[cfg(feature = "tower")]
+impl FinalCosts {
+    /// Sets the costs in some units. The others stay as they are.
+    pub(crate) fn set(&mut self, costs: &[(&str, u64)]) {
+        if !matches!(self, Self::Units(_)) {
+            *self = Self::Units(Vec::with_capacity(costs.len()));
+        }
+        let Self::Units(units) = self else { return };
+        for (unit, cost) in costs {
+            match units.iter_mut().find(|(known, _)| **known == **unit) {
+                Some((_, known)) => *known = *cost,
+                None => units.push(((*unit).into(), *cost)),
+            }
         }
     }
 }
@@ -237,10 +275,19 @@ pub struct Settlement {
 }
 
 impl Settlement {
-    /// Whether this call settled the reservation: no counter failed, and no counter had settled it before or
-    /// did not know it. True for a reservation that no rule applied to.
+    /// Whether this call settled the whole reservation: no counter failed, and no counter had settled it
+    /// before or did not know it. True for a reservation that no rule applied to.
     pub fn is_complete(&self) -> bool {
         self.rules.iter().all(|rule| matches!(rule.status, SettledStatus::Settled { .. }))
+    }
+
+    /// Whether this call settled the reservation at one counter at least, and no counter failed. Unlike
+    /// [`is_complete`](Settlement::is_complete), this holds if a rule was removed in the meantime, or a
+    /// counter was reset, or if this call settled what an earlier one had failed to settle.
+    pub fn is_settled(&self) -> bool {
+        let is_failed = |rule: &SettledRule| matches!(rule.status, SettledStatus::Failed(_));
+        let is_settled = |rule: &SettledRule| matches!(rule.status, SettledStatus::Settled { .. });
+        self.rules.is_empty() || (self.rules.iter().any(is_settled) && !self.rules.iter().any(is_failed))
     }
 }
 

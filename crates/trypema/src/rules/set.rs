@@ -191,9 +191,9 @@ impl RuleSet {
     pub fn matching(&self, request: &Request<'_>) -> Result<impl Iterator<Item = &Rule>, TrypemaError> {
         self.validate(request)?;
         let found = match request.sets() {
-            [only] => self.find(&self.index_set(*only))?,
-            sets => self.find_in_all(sets)?,
-        };
+            [only] => self.find(&self.index_set(*only)),
+            sets => self.find_in_all(sets),
+        }?;
         Ok(found.into_iter().filter_map(|entry| self.at(entry.rule)).map(|compiled| &compiled.rule))
     }
 
@@ -230,14 +230,17 @@ impl RuleSet {
 
     /// Returns the rules that match, by priority, including as many candidates as there is room for.
     pub(super) fn find(&self, indexed: &IndexedSet<'_>) -> Result<MatchedRules, TrypemaError> {
-        let found = self.index.find(indexed);
+        let mut found = MatchedRules::default();
+        self.index.find(indexed, &mut found);
         if found.are_too_many {
             return Err(too_many_rules());
         }
-        if self.candidates.is_empty() {
-            return Ok(found);
+        if !self.candidates.is_empty() {
+            let mut candidates = MatchedRules::default();
+            self.candidate_index.find(indexed, &mut candidates);
+            found.extend_to_capacity(candidates);
         }
-        Ok(found.extend_to_capacity(self.candidate_index.find(indexed)))
+        Ok(found)
     }
 
     /// Returns the live rule that a candidate is evaluated in place of. `None` if that rule is log-only: then

@@ -129,8 +129,16 @@ impl Verdict {
     pub fn is_allowed(&self) -> bool {
         match &self.list_match {
             Some(list_match) => list_match.verdict == KeyVerdict::Allow,
-            None => !self.rules().any(|rule| rule.is_denying()),
+            None => !self.is_denied_by_a_rule(),
         }
+    }
+
+    /// Whether a rule [denies](RuleDecision::is_denying) the request. Looks at nothing else of the rules.
+    pub(super) fn is_denied_by_a_rule(&self) -> bool {
+        self.outcomes.iter().any(|outcome| {
+            outcome.decision.as_ref().is_some_and(|decision| !decision.is_allowed())
+                && self.set.at(outcome.rule).is_some_and(|compiled| !compiled.rule.is_shadow())
+        })
     }
 
     /// Returns the time after which all rules would allow the request, if no other request comes first. Zero

@@ -32,10 +32,12 @@ local function commit(limit, state, now, cost, outcome)
     step_back(state, now, limit.hold)
     state.is_changed = true
   end
-  if outcome.admitted and cost > 0 then
+  -- A debit may find nothing left to count.
+  local units = math.min(cost, 2 ^ 53 - 1 - outcome.held)
+  if outcome.admitted and units > 0 then
     forget_expired_entries(state, now)
     insert_entry(state, {
-      id = ANONYMOUS, request = string.rep('\0', 8), units = math.min(cost, 2 ^ 53 - 1 - outcome.held),
+      id = ANONYMOUS, request = string.rep('\0', 8), units = units,
       recorded = outcome.recorded, expires_at = outcome.recorded + limit.hold, is_settled = false,
     })
     state.is_changed = true

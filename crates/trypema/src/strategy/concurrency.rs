@@ -98,7 +98,8 @@ impl ConcurrencyOutcome {
         let now = call.now.as_micros();
         let free = if has_room { limit.limit.saturating_sub(units) } else { 0 };
         let is_admitted = call.needed <= free;
-        let resets_at = match (is_admitted && call.cost > 0, units > 0 || !has_room) {
+        let is_recorded = is_admitted && call.units_to_record(units, MAX_EXACT) > 0;
+        let resets_at = match (is_recorded, units > 0 || !has_room) {
             (true, _) => latest.max(limit.recorded_at(call) + limit.hold_us),
             (false, true) => latest,
             (false, false) => now,
@@ -169,13 +170,15 @@ impl Strategy for Concurrency {
         if table.is_stepped_back(call.now, limit.hold_us) {
             table.step_back(call.now, limit.hold_us);
         }
-        if outcome.is_admitted && call.cost > 0 {
+        let units = call.units_to_record(table.held(call.now), MAX_EXACT);
+        // A debit may find nothing left to count.
+        if outcome.is_admitted && units > 0 {
             table.forget_expired(call.now);
             let recorded = limit.recorded_at(call);
             table.insert(Entry {
                 id: ReservationId::ANONYMOUS,
                 request: 0,
-                units: call.units_to_record(table.held(call.now), MAX_EXACT),
+                units,
                 recorded: Timestamp::derived(recorded),
                 expires_at: Timestamp::derived(recorded + limit.hold_us),
                 is_settled: false,

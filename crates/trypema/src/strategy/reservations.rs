@@ -111,7 +111,7 @@ impl ReservationTable {
         if now < self.earliest {
             return self.held;
         }
-        self.live(now).map(Entry::held).sum()
+        self.live(now).map(Entry::held).fold(0, u64::saturating_add)
     }
 
     /// Whether another entry has room at `now`.
@@ -187,7 +187,7 @@ impl ReservationTable {
             }
             None => self.entries.push(entry),
         }
-        self.held += entry.held();
+        self.held = self.held.saturating_add(entry.held());
         self.earliest = match self.entries.len() {
             1 => entry.expires_at,
             _ => self.earliest.min(entry.expires_at),
@@ -215,7 +215,7 @@ impl ReservationTable {
     pub(crate) fn settle(&mut self, id: ReservationId, units: u64) {
         match self.entries.iter_mut().find(|entry| entry.id == id) {
             Some(entry) if id.is_chosen() => {
-                self.held -= entry.held();
+                self.held = self.held.saturating_sub(entry.held());
                 (entry.units, entry.is_settled) = (units, true);
             }
             _ => self.forget(id),
@@ -225,7 +225,7 @@ impl ReservationTable {
     /// Removes a reservation.
     pub(crate) fn forget(&mut self, id: ReservationId) {
         let Some(index) = self.entries.iter().position(|entry| entry.id == id) else { return };
-        self.held -= self.entries.remove(index).held();
+        self.held = self.held.saturating_sub(self.entries.remove(index).held());
         if self.entries.is_empty() {
             *self = Self::default();
         }
@@ -277,7 +277,7 @@ impl ReservationTable {
         let expiries = || self.entries.iter().map(|entry| entry.expires_at);
         (self.earliest, self.latest) =
             (expiries().min().unwrap_or_default(), expiries().max().unwrap_or_default());
-        self.held = self.entries.iter().map(Entry::held).sum();
+        self.held = self.entries.iter().map(Entry::held).fold(0, u64::saturating_add);
     }
 }
 

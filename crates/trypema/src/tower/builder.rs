@@ -12,13 +12,13 @@ use super::denial::Denial;
 use super::enforcer::Enforcer;
 use super::invalid::InvalidLayer;
 use super::layer::RateLimitLayer;
-use super::missing_key_log::MissingKeyLog;
+use super::misconfiguration_log::MisconfigurationLog;
 use super::options::{ChargeMode, Options, Predicate};
 use super::view::{RequestView, ResponseView};
 use crate::http::HeaderStyle;
 
 pub use by_limit::ByLimit;
-pub use by_rules::ByRules;
+pub use by_rules::{ByRules, Reserving};
 
 /// A builder of [`RateLimitLayer`]s: with one limit ([`ByLimit`]) or with rules ([`ByRules`]).
 ///
@@ -137,6 +137,10 @@ impl<G> RateLimitLayerBuilder<G> {
     /// Nothing is refunded if the client disconnects before the response, if the inner service returns an
     /// error, or if the store fails. Headers show the units that were left when the request was admitted.
     ///
+    /// A layer that [reserves](Self::reserve) refunds when the response has ended; slots of concurrency rules
+    /// are held until then. If a streaming handler sets the cost after the headers of the response, that cost
+    /// counts.
+    ///
     /// ```
     /// use trypema::tower::RateLimitLayer;
     ///
@@ -171,7 +175,7 @@ impl<G> RateLimitLayerBuilder<G> {
         Ok(RateLimitLayer::new(LayerConfig {
             enforcer: enforcer(self.settings)?,
             options,
-            missing_key_log: MissingKeyLog::default(),
+            log: MisconfigurationLog::default(),
         }))
     }
 }

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use ::http::header::RETRY_AFTER;
-use ::http::{HeaderMap, Response};
+use ::http::{Extensions, HeaderMap, Response};
 
 use super::denial::{Cause, Denial};
 use super::enforcer::{
     AfterResponse, AfterResponseResult, BoxFuture, CheckOutcome, CheckedRequest, DecisionReport, Enforcer,
     EnforcerError, LayerDecision,
 };
-use super::missing_key_log::MissingKeyLog;
+use super::misconfiguration_log::MisconfigurationLog;
 use super::options::Options;
+use super::reservation_handle::ReservationTransfer;
 use super::view::{RequestView, ResponseView};
 use crate::http::{HeaderStyle, whole_seconds, write_retry_after};
 
@@ -19,7 +20,7 @@ use crate::http::{HeaderStyle, whole_seconds, write_retry_after};
 pub(super) struct LayerConfig {
     pub(super) enforcer: Enforcer,
     pub(super) options: Options,
-    pub(super) missing_key_log: MissingKeyLog,
+    pub(super) log: MisconfigurationLog,
 }
 
 /// The next step for a request.
@@ -40,6 +41,8 @@ pub(super) struct AdmittedRequest {
     decision: LayerDecision,
     headers: HeaderStyle,
     pending_count: Option<PendingCount>,
+    /// For the service that keeps it; see [`AdmittedRequest::transfer_reservation`].
+    reservation: Option<ReservationTransfer>,
 }
 
 /// Counting or a refund that depends on the response.
@@ -66,17 +69,27 @@ impl LayerConfig {
         checked: Result<CheckedRequest, EnforcerError>,
     ) -> NextStep {
         match checked {
-            Ok(CheckedRequest { decision, after_response }) if decision.is_allowed() => {
+            Ok(CheckedRequest { decision, after_response, reservation }) if decision.is_allowed() => {
+                self.log_skipped_rules(&decision);
                 let headers = self.options.headers;
                 let pending_count = after_response
                     .map(|after_response| PendingCount { after_response, config: Arc::clone(self) });
-                if pending_count.is_none() && headers == HeaderStyle::None {
+                if pending_count.is_none() && reservation.is_none() && headers == HeaderStyle::None {
                     return NextStep::Call;
                 }
-                NextStep::CallThenProcess(AdmittedRequest { decision, headers, pending_count })
+                NextStep::CallThenProcess(AdmittedRequest { decision, headers, pending_count, reservation })
             }
             Ok(CheckedRequest { decision, .. }) => self.deny(request, Cause::Denied(decision.report())),
             Err(error) => self.deny(request, Cause::Error(&error)),
+        }
+    }
+
+    /// Logs concurrency rules that were not enforced, because the layer reserves nothing.
+    fn log_skipped_rules(&self, decision: &LayerDecision) {
+        if let LayerDecision::Rules(verdict) = decision
+            && let Some(rule) = verdict.skipped_rules().next()
+        {
+            self.log.skipped_rule(&rule.id);
         }
     }
 
@@ -84,7 +97,7 @@ impl LayerConfig {
     fn deny(&self, request: &RequestView<'_>, cause: Cause<'_>) -> NextStep {
         let denial = Denial::new(*request, cause);
         if let Some(advice) = denial.missing_key() {
-            self.missing_key_log.log(advice);
+            self.log.missing_key(advice);
         }
         let mut response = match &self.options.error_handler {
             Some(handler) => handler(&denial),
@@ -102,6 +115,14 @@ impl LayerConfig {
 }
 
 impl AdmittedRequest {
+    /// Puts the reservation, if there is one, into the extensions of the request that is about to be sent to
+    /// the inner service.
+    pub(super) fn transfer_reservation(&mut self, extensions: &mut Extensions) {
+        if let Some(reservation) = self.reservation.take() {
+            extensions.insert(reservation);
+        }
+    }
+
     /// Counts or refunds the request, depending on the response. Returns a future if this has to wait for the
     /// store.
     pub(super) fn count_or_refund(

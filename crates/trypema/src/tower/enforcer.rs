@@ -6,6 +6,7 @@ mod rules;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use super::reservation_handle::ReservationTransfer;
 use super::view::RequestView;
 use crate::decision::Decision;
 use crate::error::TrypemaError;
@@ -56,6 +57,8 @@ pub(super) struct CheckedRequest {
     pub(super) decision: LayerDecision,
     /// Counts or refunds the request after its response. Only for admitted requests.
     pub(super) after_response: Option<AfterResponse>,
+    /// The reservation of an admitted request, if the layer reserves.
+    pub(super) reservation: Option<ReservationTransfer>,
 }
 
 /// A decision of a layer, with the data that responses need.
@@ -156,11 +159,11 @@ impl CheckedRequest {
     ) -> Self {
         let decision = decision.into();
         let after_response = decision.is_allowed().then(|| Box::new(after_response) as AfterResponse);
-        Self { decision, after_response }
+        Self { decision, after_response, reservation: None }
     }
 
     /// Creates a decision without any work after the response.
     fn without_follow_up(decision: impl Into<LayerDecision>) -> Self {
-        Self { decision: decision.into(), after_response: None }
+        Self { decision: decision.into(), after_response: None, reservation: None }
     }
 }

@@ -137,7 +137,8 @@ impl<S: Service<Request<B>>, B> AwaitingDecision<S, B> {
     ) -> ResponseState<S, B> {
         match self.config.next_step(&RequestView::of(&self.request), checked) {
             NextStep::Call => ResponseState::Running { future: self.call_inner() },
-            NextStep::CallThenProcess(admitted) => {
+            NextStep::CallThenProcess(mut admitted) => {
+                admitted.transfer_reservation(self.request.extensions_mut());
                 ResponseState::RunningThenProcess { future: self.call_inner(), admitted: Some(admitted) }
             }
             NextStep::Respond(response) => ResponseState::Denied { response: Some(response) },

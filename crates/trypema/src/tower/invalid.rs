@@ -38,6 +38,13 @@ pub enum InvalidLayer {
     /// `charge_if` and `refund_if` are both set.
     #[error("`charge_if` and `refund_if` cannot both be set")]
     ChargeAndRefund,
+    /// The layer reserves, and `charge_if` is set: nothing can be reserved that is counted only after the
+    /// response.
+    #[error(
+        "`charge_if` cannot be set for a layer that reserves: use `refund_if`, or let handlers settle by the \
+         `ReservationHandle`"
+    )]
+    ChargeAndReserve,
     /// There are more attributes than a request to rules may have.
     #[error("{given} attributes: at most {max} are allowed")]
     Attributes {

@@ -72,13 +72,14 @@ impl<S> RateLimitService<S> {
     /// Handles the less common steps. Not inlined, to keep the moves of the large values out of the fast
     /// path.
     #[inline(never)]
-    fn run_step<B>(&mut self, step: NextStep, request: Request<B>) -> ResponseFuture<S, B>
+    fn run_step<B>(&mut self, step: NextStep, mut request: Request<B>) -> ResponseFuture<S, B>
     where
         S: Service<Request<B>> + Clone,
     {
         match step {
             NextStep::Call => ResponseFuture::running(self.inner.call(request)),
-            NextStep::CallThenProcess(admitted) => {
+            NextStep::CallThenProcess(mut admitted) => {
+                admitted.transfer_reservation(request.extensions_mut());
                 ResponseFuture::running_then_process(self.inner.call(request), admitted)
             }
             NextStep::Respond(response) => ResponseFuture::denied(response),

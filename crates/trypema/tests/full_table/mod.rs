@@ -1,4 +1,5 @@
 //! A concurrency limit whose key has as many holders as a key may have, on any provider.
+#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
 use std::time::Duration;
 

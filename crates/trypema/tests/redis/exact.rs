@@ -71,7 +71,7 @@ fn eight_processes_of_eight_tasks_never_admit_one_too_many() {
     // Suppressed admits some units above its limit, up to the hard limit.
     let suppressed = admitted.remove("suppressed").unwrap();
     assert!((CAPACITY..=2 * CAPACITY).contains(&suppressed), "suppressed admitted {suppressed}");
-    let exact = ["absolute", "abuse", "fixed_window", "sliding_window", "token_bucket"];
+    let exact = ["absolute", "abuse", "concurrency", "fixed_window", "sliding_window", "token_bucket"];
     assert_eq!(admitted, exact.map(|strategy| (strategy.to_owned(), CAPACITY)).into());
 }
 

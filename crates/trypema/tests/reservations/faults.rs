@@ -44,6 +44,8 @@ impl Scene {
         };
         let through = engine(&proxy.url(), Duration::from_millis(400));
         let direct = engine(&server.url(), Duration::from_secs(20));
+        // The connection is there before the first fault.
+        wait_for(through.holders("slots|user=ann")).unwrap();
         Self { engine: through, direct, server, proxy, clock }
     }
 

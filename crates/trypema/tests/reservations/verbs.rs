@@ -187,3 +187,26 @@ fn a_made_up_text_finds_nothing() {
         assert!(scene.settle(&text, 500).is_complete(), "an invalid cost settled nothing");
     });
 }
+
+/// The counter of a concurrency rule is the table in which the repeated request finds its reservation.
+#[test]
+fn a_repeated_request_holds_no_second_slot() {
+    let slots = "rules: [{id: slots, scope: user, strategy: {concurrency: {limit: 2, hold: 60s}}}]";
+    on_every_provider(slots, |scene| {
+        let attributes = [("user", "ann")];
+        let request = Request::new(&attributes);
+        let reserve = |cost| {
+            let options = a_minute().with_id("id").unwrap().on_drop(OnDrop::Keep);
+            wait_for(scene.engine.reserve(&request.costing(cost), &options))
+        };
+        let left =
+            |made: &trypema::rules::Reservation| made.verdict().rules().next().unwrap().decision.remaining();
+        let (first, again) = (reserve(1).unwrap(), reserve(1).unwrap());
+        assert!(!first.is_repeated() && again.is_repeated(), "{}", scene.provider);
+        assert_eq!((left(&first), left(&again), first.text()), (1, 1, again.text()), "{}", scene.provider);
+        assert_eq!(reserve(2).unwrap_err(), TrypemaError::ReservationConflict, "{}", scene.provider);
+        let released = wait_for(scene.engine.release(&first.text().unwrap())).unwrap();
+        assert!(released.is_complete() && released.is_settled(), "{}", scene.provider);
+        assert!(!wait_for(scene.engine.release(&first.text().unwrap())).unwrap().is_settled());
+    });
+}

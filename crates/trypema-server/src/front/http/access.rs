@@ -1,4 +1,4 @@
-//! Authenticates requests: callers may check and refund, readers may read, admins may also change.
+//! Authenticates requests: callers may check and reserve, readers may read, admins may also change.
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, StatusCode};
@@ -16,7 +16,7 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    /// Admits a request to check: with a caller token if one is configured, otherwise every request.
+    /// Admits a request to check or to reserve: with a caller token if one is configured, otherwise every request.
     pub(super) fn admit_caller(&self, headers: &HeaderMap, slot: &ConnectionSlot) -> Result<(), ApiError> {
         if !self.tokens.has_callers() {
             return Ok(());
@@ -29,15 +29,6 @@ impl Access {
             TokenRole::Reader | TokenRole::Admin => Err(forbidden(
                 "this needs a caller token (caller_token); the tokens of admins and readers are for administration",
             )),
-        }
-    }
-
-    /// Admits a request to refund: with a caller token if one is configured, otherwise with an admin token.
-    pub(super) fn admit_refund(&self, headers: &HeaderMap, slot: &ConnectionSlot) -> Result<(), ApiError> {
-        if self.tokens.has_callers() {
-            self.admit_caller(headers, slot)
-        } else {
-            self.admit_admin(headers, slot).map(drop)
         }
     }
 

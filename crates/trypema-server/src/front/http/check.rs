@@ -5,6 +5,7 @@ use std::thread;
 use futures_util::future::join_all;
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
+use serde::Serialize;
 use tokio::sync::Semaphore;
 use trypema::http::{ErrorCode, HeaderStyle, Policy, Problem};
 use trypema::rules::Verdict;
@@ -52,7 +53,8 @@ impl CheckApi {
         }
         let (mode, sets) = request::read::<CheckRequest<'_>>(&body)?.into_parts()?;
         begin(slot)?;
-        let response = decision_response(&self.verdict(mode, &sets).await?, mode, options);
+        let verdict = self.verdict(mode, &sets).await?;
+        let response = decision_response(&verdict, options, &CheckResponse::new(&verdict, mode));
         Ok(match mode {
             Mode::Peek => response,
             Mode::Check | Mode::Record => with_accounting(response, Accounting::MustSend),
@@ -126,16 +128,20 @@ impl CheckApi {
     }
 }
 
-/// Returns the response in the form that the query asks for. A denial by `on_store_failure`, for which
-/// nothing was counted, is always a 503.
-fn decision_response(verdict: &Verdict, mode: Mode, options: ReportOptions) -> HttpResponse {
+/// Returns the response in the form that the query asks for, with this body unless a denial has a status. A
+/// denial by `on_store_failure`, for which nothing was counted, is always a 503.
+pub(super) fn decision_response(
+    verdict: &Verdict,
+    options: ReportOptions,
+    body: &impl Serialize,
+) -> HttpResponse {
     let is_uncounted =
         verdict.is_substitute() && verdict.decided_by().is_some_and(|denied| denied.decision.is_uncounted());
     let store_failure_status = is_uncounted.then_some(DenyStatus::TOO_MANY_REQUESTS);
     if let (Some(status), false) = (options.deny_status.or(store_failure_status), verdict.is_allowed()) {
         return denial_response(verdict, status, options.headers);
     }
-    let mut response = json(StatusCode::OK, &CheckResponse::new(verdict, mode));
+    let mut response = json(StatusCode::OK, body);
     options.headers.write(Policy::of_verdict(verdict), response.headers_mut());
     response
 }

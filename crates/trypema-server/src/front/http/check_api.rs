@@ -17,7 +17,7 @@ use crate::forward_auth::Profiles;
 use crate::metrics::RouteLabel;
 use crate::net::ConnectionSlot;
 
-/// Checks, refunds, forward-auth and health.
+/// Checks, reservations, forward-auth and health.
 #[derive(Debug)]
 pub(crate) struct CheckApi {
     pub(super) app: Arc<App>,
@@ -38,7 +38,10 @@ pub(crate) struct CheckApi {
 pub(crate) enum CheckRoute {
     Check,
     ForwardAuth,
-    Refund,
+    Reserve,
+    Settle,
+    Release,
+    Renew,
     Health,
     Unknown,
 }
@@ -70,7 +73,10 @@ impl Api for CheckApi {
         match path {
             "/v1/check" => CheckRoute::Check,
             "/v1/forward-auth" => CheckRoute::ForwardAuth,
-            "/v1/refund" => CheckRoute::Refund,
+            "/v1/reserve" => CheckRoute::Reserve,
+            "/v1/settle" => CheckRoute::Settle,
+            "/v1/release" => CheckRoute::Release,
+            "/v1/renew" => CheckRoute::Renew,
             "/healthz" | "/readyz" => CheckRoute::Health,
             _ if path.starts_with("/v1/forward-auth/") => CheckRoute::ForwardAuth,
             _ => CheckRoute::Unknown,
@@ -91,21 +97,30 @@ impl Api for CheckApi {
         request: Request<Incoming>,
         slot: &ConnectionSlot,
     ) -> RouteResult {
+        let needs_caller = match route {
+            CheckRoute::Check
+            | CheckRoute::Reserve
+            | CheckRoute::Settle
+            | CheckRoute::Release
+            | CheckRoute::Renew => true,
+            CheckRoute::ForwardAuth | CheckRoute::Health | CheckRoute::Unknown => false,
+        };
+        if needs_caller {
+            self.access.admit_caller(request.headers(), slot)?;
+        }
+        let only_post = |request| only(&Method::POST, request);
         match route {
-            CheckRoute::Check => {
-                self.access.admit_caller(request.headers(), slot)?;
-                self.check(only(&Method::POST, request)?, slot).await
-            }
+            CheckRoute::Check => self.check(only_post(request)?, slot).await,
             CheckRoute::ForwardAuth => self.forward_auth(&request, slot).await,
-            CheckRoute::Refund => {
-                self.access.admit_refund(request.headers(), slot)?;
-                Box::pin(self.refund(only(&Method::POST, request)?, slot)).await
-            }
+            CheckRoute::Reserve => Box::pin(self.reserve(only_post(request)?, slot)).await,
+            CheckRoute::Settle => Box::pin(self.settle(only_post(request)?, slot)).await,
+            CheckRoute::Release => Box::pin(self.release(only_post(request)?, slot)).await,
+            CheckRoute::Renew => Box::pin(self.renew(only_post(request)?, slot)).await,
             CheckRoute::Health => health(&self.app.readiness().without_details(), &request),
             CheckRoute::Unknown => Err(ApiError::new(
                 StatusCode::NOT_FOUND,
-                "the check listener serves /v1/check, /v1/refund, /v1/forward-auth, /healthz and /readyz; \
-                 administration and /metrics are at admin_listen",
+                "the check listener serves /v1/check, /v1/reserve, /v1/settle, /v1/release, /v1/renew, \
+                 /v1/forward-auth, /healthz and /readyz; administration and /metrics are at admin_listen",
             )),
         }
     }
@@ -116,7 +131,10 @@ impl From<CheckRoute> for RouteLabel {
         match route {
             CheckRoute::Check => Self::Check,
             CheckRoute::ForwardAuth => Self::ForwardAuth,
-            CheckRoute::Refund => Self::Refund,
+            CheckRoute::Reserve => Self::Reserve,
+            CheckRoute::Settle => Self::Settle,
+            CheckRoute::Release => Self::Release,
+            CheckRoute::Renew => Self::Renew,
             CheckRoute::Health => Self::Operation,
             CheckRoute::Unknown => Self::Unknown,
         }

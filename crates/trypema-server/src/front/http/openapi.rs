@@ -1,5 +1,6 @@
 //! The OpenAPI document, generated from the request and response types.
 
+mod reservations;
 mod rules;
 
 use std::sync::LazyLock;
@@ -10,7 +11,6 @@ use serde_json::{Value, json};
 
 use super::explain::ExplainResponse;
 use super::keys::{KeyResponse, ResetResponse};
-use super::refund::RefundResponse;
 use super::request::{CheckRequest, RequestDescription};
 use super::response::CheckResponse;
 
@@ -25,6 +25,7 @@ fn build() -> Value {
     let mut written = generator().for_serialize().into_generator();
     let mut paths = paths(&mut read, &mut written);
     if let Some(paths) = paths.as_object_mut() {
+        paths.extend(reservations::paths(&mut read, &mut written));
         paths.extend(rules::paths(&mut read, &mut written));
         paths.iter_mut().for_each(|(path, operations)| add_servers_and_errors(path, operations));
     }
@@ -65,7 +66,7 @@ fn add_servers_and_errors(path: &str, operations: &mut Value) {
     let is_forward_auth = path.starts_with("/v1/forward-auth");
     let servers = match path {
         _ if is_health => vec![check_listener(), admin_listener()],
-        "/v1/check" | "/v1/refund" => vec![check_listener()],
+        "/v1/check" | "/v1/reserve" | "/v1/settle" | "/v1/release" | "/v1/renew" => vec![check_listener()],
         _ if is_forward_auth => vec![check_listener()],
         _ => vec![admin_listener()],
     };
@@ -101,7 +102,6 @@ fn paths(read: &mut SchemaGenerator, written: &mut SchemaGenerator) -> Value {
     let description = json!(read.subschema_for::<RequestDescription<'_>>());
     let check = written.subschema_for::<CheckResponse<'_>>();
     let explain = json!(written.subschema_for::<ExplainResponse<'_>>());
-    let refund = json!(written.subschema_for::<RefundResponse<'_>>());
     let key = json!(written.subschema_for::<KeyResponse<'_>>());
     let reset = json!(written.subschema_for::<ResetResponse<'_>>());
     let failed = json!({"type": "object", "required": ["error"], "properties": {"error": {"$ref": PROBLEM}}});
@@ -110,14 +110,11 @@ fn paths(read: &mut SchemaGenerator, written: &mut SchemaGenerator) -> Value {
     let key_name = json!({"name": "key", "in": "path", "required": true, "description": "The key as responses contain it, percent-encoded.",
         "schema": {"type": "string"}, "example": "per-user|user=ann"});
     let admin = json!([{"admin": []}]);
-    // `{}` and `admin` are for servers without a caller token.
-    let (check_security, refund_security) =
-        (json!([{"caller": []}, {}]), json!([{"caller": []}, {"admin": []}]));
     json!({
         "/v1/check": {"post": {
             "summary": "Check a request",
             "description": "One request or an array. An array is decided in order; with Redis, in groups whose members may overtake each other. Needs a caller token if the server has one.",
-            "security": check_security,
+            "security": caller(),
             "parameters": [deny_status(), headers()],
             "requestBody": request_body(&one_or_many),
             "responses": responses("The decision for each request.", &answers, &["4XX", "5XX"]),
@@ -132,13 +129,6 @@ fn paths(read: &mut SchemaGenerator, written: &mut SchemaGenerator) -> Value {
             "security": admin,
             "requestBody": request_body(&description),
             "responses": responses("The decision of every rule.", &explain, &["400", "401", "403", "413", "500", "503"]),
-        }},
-        "/v1/refund": {"post": {
-            "summary": "Refund a request",
-            "description": "Refunds the cost to every rule that applies, independently. Needs a caller token if the server has one, otherwise an admin token.",
-            "security": refund_security,
-            "requestBody": request_body(&description),
-            "responses": responses("The refunded units.", &refund, &["400", "401", "403", "413", "500", "503"]),
         }},
         "/v1/keys/{key}": {
             "parameters": [key_name],
@@ -161,6 +151,11 @@ fn paths(read: &mut SchemaGenerator, written: &mut SchemaGenerator) -> Value {
         "/metrics": {"get": {"summary": "Prometheus metrics", "responses": {"200": {"description": "The metrics."}}}},
         "/openapi.json": {"get": {"summary": "This document", "responses": {"200": {"description": "The document."}}}},
     })
+}
+
+/// Returns the security of the routes for callers: `{}` is for servers without a caller token.
+fn caller() -> Value {
+    json!([{"caller": []}, {}])
 }
 
 const PROBLEM: &str = "#/components/schemas/Problem";

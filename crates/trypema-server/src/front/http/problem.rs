@@ -149,7 +149,10 @@ impl From<&TrypemaError> for ApiError {
     fn from(error: &TrypemaError) -> Self {
         match error {
             TrypemaError::InvalidRequest { reason } => Self::bad_request(reason.clone()),
-            TrypemaError::InvalidRedisKey { .. }
+            TrypemaError::ReservationConflict => Self::new(StatusCode::CONFLICT, error.to_string()),
+            TrypemaError::InvalidReservation { .. }
+            | TrypemaError::InvalidHold { .. }
+            | TrypemaError::InvalidRedisKey { .. }
             | TrypemaError::MissingAttribute { .. }
             | TrypemaError::MissingCost { .. } => Self::bad_request(error.to_string()),
             _ => Self::Library(Box::new(Problem::from(error))),

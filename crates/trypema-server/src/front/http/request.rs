@@ -2,6 +2,7 @@
 
 mod attributes;
 mod costs;
+mod reservation;
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -15,6 +16,7 @@ use trypema::rules::{AttributeSet, Document, InvalidRules, Request as RulesReque
 
 use self::attributes::Attributes;
 use self::costs::{Cost, Costs};
+pub(super) use self::reservation::{ReleaseRequest, RenewRequest, ReserveRequest, SettleRequest};
 use super::problem::ApiError;
 use crate::mode::Mode;
 
@@ -60,7 +62,7 @@ pub(super) struct CheckRequest<'a> {
     pub(super) mode: Mode,
 }
 
-/// A request to explain or to refund: either `attributes` with `cost` or `costs`, or `sets`.
+/// A request to explain: either `attributes` with `cost` or `costs`, or `sets`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("oneOf" = [
@@ -191,17 +193,6 @@ impl<'a> AttributeSets<'a> {
             ));
         }
         Ok(Self(sets))
-    }
-
-    /// Returns the same sets for a refund: costs by unit refund no `requests`, unless they name them.
-    pub(super) fn for_refund(mut self) -> Self {
-        for set in &mut self.0 {
-            let names_requests = |Costs(costs): &Costs<'_>| costs.iter().any(|(unit, _)| unit == "requests");
-            if set.costs.as_ref().is_some_and(|costs| !names_requests(costs)) {
-                set.cost = Some(Cost(0));
-            }
-        }
-        self
     }
 
     /// Returns the sets in the form that the engine accepts.

@@ -35,7 +35,25 @@ pub(super) struct CheckResponse<'a> {
     listed_entry: Option<&'a str>,
     /// Every rule that applies, by priority.
     rules: Vec<RuleReport<'a>>,
+    /// The concurrency rules that the check skipped, because only a reservation can hold units.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    skipped: Vec<SkippedRule<'a>>,
 }
+
+/// A rule that applies to a request, and that a check skips.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct SkippedRule<'a> {
+    /// The id of the rule.
+    rule: &'a str,
+    /// The name of the rule, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    /// The reason why it was skipped.
+    reason: &'static str,
+}
+
+/// The reason why a check skips a concurrency rule.
+const HOLDS_NOTHING: &str = "a check holds nothing; this rule limits reservations (/v1/reserve)";
 
 /// The outcome of a request.
 #[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
@@ -186,6 +204,11 @@ impl<'a> CheckResponse<'a> {
                 .filter(|rule| rule.rule.candidate_for.is_none())
                 .map(|rule| RuleReport { counted: counted(&rule), ..RuleReport::from(rule) })
                 .collect(),
+            skipped: verdict
+                .skipped_rules()
+                .filter(|rule| rule.candidate_for.is_none())
+                .map(|rule| SkippedRule { rule: &rule.id, name: rule.name.as_deref(), reason: HOLDS_NOTHING })
+                .collect(),
         }
     }
 }
@@ -237,6 +260,12 @@ pub(super) fn milliseconds(wait: Option<Duration>) -> Option<u64> {
 
 pub(super) fn rounded_up(time: Duration) -> u64 {
     u64::try_from(time.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX)
+}
+
+/// Converts the life of a reservation to whole milliseconds, rounded down, so that no client relies on it for
+/// too long.
+pub(super) fn rounded_down(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The initial capacity of a response: enough for a few rules without reallocation.

@@ -197,6 +197,23 @@ fn roles_get_the_rights_that_they_have_on_lists() {
     assert!(rights("rate_limit_units").contains("pg_monitor|UPDATE|YES"), "{}", rights("rate_limit_units"));
 }
 
+/// The servers' role owns the tables, and a superuser migrates them.
+#[test]
+fn tables_keep_their_owner_if_another_role_migrates_them() {
+    let database = database_after(4);
+    database.sql("CREATE ROLE admin SUPERUSER LOGIN PASSWORD 'adm1n'").unwrap();
+    let admin = format!("postgres://admin:adm1n@{}/trypema", database.addr());
+    let made = ran(&["rules", "migrate", "--database-url", &admin]);
+    assert_eq!(made.out, "migrations applied: units_and_conditions, concurrency\n", "{made:?}");
+    let owners = "SELECT DISTINCT tableowner FROM pg_tables WHERE tablename LIKE 'rate_limit_%'";
+    assert_eq!(database.sql(owners).unwrap(), "trypema");
+
+    let service = Service::start(&["--database-url", &database.url()]);
+    let counting = json!({"units": ["tokens"], "rules": [{"id": "all", "scope": "global", "unit": "tokens",
+        "strategy": {"fixed_window": {"limit": 1, "window": "1h"}}}]});
+    done(&service, "PUT", "/v1/ruleset", &counting);
+}
+
 /// A server of the previous version does not know units and conditions. It would apply such a rule to every
 /// request. It reads all columns, and refuses the row because of one of them.
 #[test]

@@ -389,15 +389,18 @@ local function commit_hold(check)
   local _, is_stepped_back = tables().latest_expiry_at(t, now, hold)
   if is_stepped_back then
     tables().step_back(t, now, hold)
-  end
-  local expired = tables().forget_expired(t, now)
-  if check.cost > 0 or check.number ~= CONCURRENCY then
-    tables().insert(t, {
-      id = check.id, request = check.request, units = check.cost, expires_at = check.expires_at, is_settled = false,
-      recorded = s.recorded_time(check.limit, check.outcome, now),
-    })
     t.is_changed = true
   end
+  -- A slot of no units is no slot.
+  if check.cost == 0 and check.number == CONCURRENCY then
+    return 0
+  end
+  local expired = tables().forget_expired(t, now)
+  tables().insert(t, {
+    id = check.id, request = check.request, units = check.cost, expires_at = check.expires_at, is_settled = false,
+    recorded = s.recorded_time(check.limit, check.outcome, now),
+  })
+  t.is_changed = true
   return expired
 end
 

@@ -4,12 +4,10 @@
 //! candidate spends nothing, exactly as its live rule would in an all-or-nothing check. It then records the
 //! request only if its strategy counts denied requests.
 
-use super::{Engine, PlanDecisions};
-use crate::check::Deadline;
+use super::PlanDecisions;
 use crate::decision::Decision;
-use crate::provider::{RecordMode, RecordRequest, RefundRequest};
+use crate::provider::{RecordMode, RecordRequest};
 use crate::rules::plan::Plan;
-use crate::rules::set::RuleSet;
 use crate::rules::verdict::DenyingRules;
 
 /// The checks of the candidates, made after the other rules have decided the request.
@@ -17,28 +15,6 @@ use crate::rules::verdict::DenyingRules;
 pub(super) struct Candidates<'p> {
     pub(super) records: Vec<RecordRequest<'p>>,
     pub(super) outcomes: Vec<usize>,
-}
-
-impl Engine {
-    #[cfg(feature = "tower")]
-    /// Refunds the candidates for a request that was allowed. Failures are ignored: candidates never decide a
-    /// request.
-    pub(super) async fn refund_candidates(&self, plan: &Plan, set: &RuleSet, deadline: Deadline) {
-        if !plan.has_candidates() || !plan.verdict.is_allowed() {
-            return;
-        }
-        let candidates = plan.with_limits_of(set, plan.candidate_checks());
-        let is_spent = |outcome: usize| {
-            let decision = plan.verdict.outcomes.get(outcome).and_then(|outcome| outcome.decision);
-            decision.is_some_and(|decision| decision.is_allowed())
-        };
-        let checks = candidates.checks.iter().zip(&candidates.outcomes);
-        let refunds: Vec<RefundRequest<'_>> = checks
-            .filter(|(_, outcome)| is_spent(**outcome))
-            .map(|(check, _)| RefundRequest { check: *check, receipt: None })
-            .collect();
-        self.provider().refund_all(&refunds, deadline).wait().await;
-    }
 }
 
 impl Plan {

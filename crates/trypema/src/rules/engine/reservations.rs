@@ -18,7 +18,7 @@ use crate::reservation::{
 use crate::rules::plan::Plan;
 use crate::rules::request::{REQUESTS, Request};
 use crate::rules::reservation::{
-    Holder, NewReservation, Outstanding, Reservation, ReserveOptions, SettleCosts, SettledRule,
+    FinalCosts, Holder, NewReservation, Outstanding, Reservation, ReserveOptions, SettleCosts, SettledRule,
     SettledStatus, Settlement, valid_ttl,
 };
 use crate::rules::set::{CompiledRule, RuleSet};
@@ -136,14 +136,17 @@ impl Engine {
     }
 
     async fn reserve_once(
-        &self,
+        self: &Arc<Self>,
         request: &Request<'_>,
         ttl: Duration,
         name: ReservationName,
     ) -> Result<NewReservation, TrypemaError> {
         let mut plan = Plan::for_reservation(self.set.load_full(), request)?;
         let ttl = plan.shortest_hold().map_or(ttl, |hold| hold.min(ttl));
-        let (decisions, parts) = self.reserve_plan(&plan, ttl, name).await?;
+        let if_cancelled = ReleaseIfCancelled::new(self, &plan, name);
+        let reserved = self.reserve_plan(&plan, ttl, name).await;
+        if_cancelled.disarm();
+        let (decisions, parts) = reserved?;
         plan.decide(&decisions.outcomes, &decisions.decisions);
         self.report(&plan.verdict);
         let keys: Vec<String> =
@@ -224,7 +227,7 @@ impl Engine {
 
     /// Reserves, and waits while the request is denied and may be allowed soon.
     async fn reserve_patiently(
-        &self,
+        self: &Arc<Self>,
         request: &Request<'_>,
         options: &ReserveOptions,
         name: ReservationName,
@@ -256,17 +259,16 @@ impl Engine {
                 None => self.reserve_once(request, options.ttl, name).await,
             };
         }
+        // The first try is at once: units may have been released before this caller was the first, and a
+        // release wakes only the first.
         loop {
-            if let Some(denied) = &denied {
-                let retry_at = self.retry_at(&denied.verdict, clock.now()).min(deadline);
-                let woken = poll_fn(|context| position.poll_woken(context));
-                with_timeout(woken, Sleep::until(clock, retry_at)).await;
-            }
             let new = self.reserve_once(request, options.ttl, name).await?;
             if !is_worth_waiting(&new.verdict, clock.now(), deadline) {
                 return Ok(new);
             }
-            denied = Some(new);
+            let retry_at = self.retry_at(&new.verdict, clock.now()).min(deadline);
+            let woken = poll_fn(|context| position.poll_woken(context));
+            with_timeout(woken, Sleep::until(clock, retry_at)).await;
         }
     }
 
@@ -277,6 +279,12 @@ impl Engine {
             true => now + wait,
             false => now + wait + crate::jitter::below(POLL_JITTER.min(wait)),
         }
+    }
+
+    /// Returns the clock by which callers wait.
+    #[cfg(feature = "tower")]
+    pub(in crate::rules) fn clock(&self) -> &crate::clock::ClockSource {
+        self.limiter.local().clock()
     }
 
     /// Returns the means to settle a reservation when it is dropped.
@@ -323,11 +331,20 @@ impl Engine {
     pub(in crate::rules) fn settle_in_background(
         self: &Arc<Self>,
         outstanding: Outstanding,
-        costs: SettleCosts<'static>,
+        costs: FinalCosts,
         spawner: &Spawner,
     ) {
         let engine = Arc::clone(self);
         let settle = async move {
+            let units: Vec<(&str, u64)> = match &costs {
+                FinalCosts::Units(units) => units.iter().map(|(unit, cost)| (&**unit, *cost)).collect(),
+                FinalCosts::Estimate | FinalCosts::Nothing => Vec::new(),
+            };
+            let costs = match costs {
+                FinalCosts::Estimate => SettleCosts::Estimate,
+                FinalCosts::Nothing => SettleCosts::Nothing,
+                FinalCosts::Units(_) => SettleCosts::Units(&units),
+            };
             // The observer reports failures. What cannot be settled expires.
             let _ = engine.settle_at(&outstanding, costs).await;
         };
@@ -355,13 +372,13 @@ impl Engine {
     }
 
     /// Fails if the rules do not declare one of the units.
-    pub(in crate::rules) fn validate_costs(&self, costs: &[(&str, u64)]) -> Result<(), TrypemaError> {
+    pub(crate) fn validate_costs(&self, costs: &[(&str, u64)]) -> Result<(), TrypemaError> {
         self.set.load().validate(&Request::new(&[]).with_costs(costs))
     }
 }
 
 /// Runs the work that follows the drop of a reservation.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(in crate::rules) enum Spawner {
     /// The counters are in this process: the work never waits.
     Caller,
@@ -371,7 +388,7 @@ pub(in crate::rules) enum Spawner {
 }
 
 impl Spawner {
-    fn run(&self, task: impl Future<Output = ()> + Send + 'static) {
+    pub(in crate::rules) fn run(&self, task: impl Future<Output = ()> + Send + 'static) {
         match self {
             Self::Caller => {
                 let mut context = Context::from_waker(Waker::noop());
@@ -380,6 +397,36 @@ impl Spawner {
             }
             #[cfg(feature = "_redis")]
             Self::Runtime(runtime) => runtime.spawn(task),
+        }
+    }
+}
+
+/// Releases a reservation whose caller stops waiting for the store: the store may make it nevertheless, and
+/// nobody would settle it. The store gets the release after the call that it follows.
+struct ReleaseIfCancelled<'e> {
+    engine: &'e Arc<Engine>,
+    /// `None` if there is nothing to release.
+    pending: Option<(Outstanding, Spawner)>,
+}
+
+impl<'e> ReleaseIfCancelled<'e> {
+    fn new(engine: &'e Arc<Engine>, plan: &Plan, name: ReservationName) -> Self {
+        // Counters in this process never wait. With an id that the caller chose, it can ask again.
+        let is_needed = !engine.provider().is_immediate() && !name.id.is_chosen();
+        let keys = || plan.all_checks().checks.iter().map(|check| check.key.to_owned()).collect();
+        let pending = is_needed.then(|| (Outstanding { id: name.id, keys: keys() }, engine.spawner()));
+        Self { engine, pending }
+    }
+
+    fn disarm(mut self) {
+        self.pending = None;
+    }
+}
+
+impl Drop for ReleaseIfCancelled<'_> {
+    fn drop(&mut self) {
+        if let Some((outstanding, spawner)) = self.pending.take() {
+            self.engine.settle_in_background(outstanding, FinalCosts::Nothing, &spawner);
         }
     }
 }

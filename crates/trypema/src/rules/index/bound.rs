@@ -49,7 +49,8 @@ impl Index {
 
 impl PathNode {
     fn add_methods<'a>(&'a self, methods: &mut BTreeSet<&'a str>) {
-        let names = self.exact.each.keys().chain(self.prefix.each.keys());
+        let of_node = self.prefix.as_deref().into_iter().chain([&self.exact]);
+        let names = of_node.flat_map(|methods| methods.each.keys());
         methods.extend(names.map(|method| &**method));
         self.any.iter().for_each(|any| any.add_methods(methods));
         self.children.values().for_each(|child| child.add_methods(methods));
@@ -65,7 +66,8 @@ impl PathNode {
             second = second.max(child.one_walk.min(first));
             first = first.max(child.one_walk);
         }
-        let (prefix, exact) = (self.prefix.max_rules(method), self.exact.max_rules(method));
+        let prefix = self.prefix.as_ref().map_or(0, |prefix| prefix.max_rules(method));
+        let exact = self.exact.max_rules(method);
         let on = any.one_walk + first;
         let both_on = any.two_walks + same.max(first + second);
         WalkBound { one_walk: prefix + exact.max(on), two_walks: prefix + (exact + on).max(both_on) }

@@ -101,6 +101,8 @@ impl ConditionIndex {
         }
     }
 
+    /// Not inlined, so that a lookup of rules without conditions pays only for the test that there are none.
+    #[inline(never)]
     fn search_conditions<V: FnMut(&AttributeIndex)>(&self, search: &mut Search<'_, V>) {
         for attribute in search.indexed.numbers() {
             let found = self.present.binary_search_by_key(&attribute, |(attribute, _)| *attribute);

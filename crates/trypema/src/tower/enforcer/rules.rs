@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use super::super::key::{Key, KeyExtractor};
+use super::super::reservation_handle::{ReservationTransfer, RunningReservation};
 use super::super::view::RequestView;
 use super::{
     AfterResponseResult, CheckOutcome, CheckedRequest, CountWhen, CountingOptions, EnforcerError,
     LayerDecision,
 };
-use crate::rules::{Engine, Request};
+use crate::rules::{Engine, Request, ReserveOptions};
 
 /// The attribute for rules by address. Every request has an address, so a layer that cannot determine it is
 /// misconfigured.
@@ -23,6 +24,8 @@ pub(in super::super) struct RulesEnforcer {
     pub(in super::super) engine: Arc<Engine>,
     pub(in super::super) attributes: Vec<Attribute>,
     pub(in super::super) unit_costs: Vec<UnitCost>,
+    /// The options of the reservations, if the layer reserves.
+    pub(in super::super) reserve: Option<ReserveOptions>,
 }
 
 /// A unit, and the function that computes a request's cost in it.
@@ -67,6 +70,7 @@ impl RulesEnforcer {
             return CheckOutcome::Ready(Err(EnforcerError::MissingKey(advice)));
         }
         if options.count_when == CountWhen::Before
+            && self.reserve.is_none()
             && let Some(verdict) = self.engine.try_check(&rules_request)
         {
             let checked = verdict.map(CheckedRequest::without_follow_up);
@@ -80,7 +84,10 @@ impl RulesEnforcer {
             cost: options.cost,
             unit_costs,
         };
-        CheckOutcome::Pending(Box::pin(owned.decide(options.count_when)))
+        CheckOutcome::Pending(match &self.reserve {
+            None => Box::pin(owned.decide(options.count_when)),
+            Some(reserve) => Box::pin(owned.reserve(reserve.clone(), options.count_when)),
+        })
     }
 
     /// Returns instructions for the developer if a rule or a list needs a mandatory attribute that the layer
@@ -144,6 +151,33 @@ impl OwnedRequest {
                 CheckedRequest::new(verdict, move || AfterResponseResult::Pending(Box::pin(self.charge())))
             }
         })
+    }
+
+    /// Reserves the cost of a request. With `refund_if`, the response decides whether the request costs
+    /// anything.
+    async fn reserve(
+        self,
+        options: ReserveOptions,
+        count_when: CountWhen,
+    ) -> Result<CheckedRequest, EnforcerError> {
+        let engine = Arc::clone(&self.enforcer.engine);
+        let (attributes, costs) = (self.attributes(), self.enforcer.costs(&self.unit_costs));
+        let request = Request::new(&attributes).costing(self.cost).with_costs(&costs);
+        let reservation = engine.reserve(&request, &options).await?;
+        let decision = LayerDecision::from(reservation.verdict().clone());
+        if !decision.is_allowed() {
+            return Ok(CheckedRequest::without_follow_up(decision));
+        }
+        let running = RunningReservation::new(engine, reservation.renewing(options.ttl()));
+        let handle = (count_when == CountWhen::BeforeWithReceipt).then(|| running.handle().clone());
+        let checked = match handle {
+            None => CheckedRequest::without_follow_up(decision),
+            Some(handle) => CheckedRequest::new(decision, move || {
+                handle.release();
+                AfterResponseResult::Ready(None)
+            }),
+        };
+        Ok(CheckedRequest { reservation: Some(ReservationTransfer::of(running)), ..checked })
     }
 
     /// Counts a request after its response, on each rule independently. Neither a denial nor a failure

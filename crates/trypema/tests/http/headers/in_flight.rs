@@ -43,7 +43,7 @@ fn a_rule_has_the_unit_and_no_window() {
     let shown = headers(HeaderStyle::Standard, &first);
     let policy = r#""uploads";q=2;qu="concurrent-requests", "tokens";q=100, "requests";q=10;w=60"#;
     assert_eq!(shown["ratelimit-policy"], policy);
-    assert_eq!(shown["ratelimit"], r#""uploads";r=1, "tokens";r=70, "requests";r=9;t=60"#);
+    assert_eq!(shown["ratelimit"], r#""uploads";r=1, "tokens";r=70, "requests";r=9;t=20"#);
     let shown = headers(HeaderStyle::Standard, &denied);
     assert_eq!(shown["ratelimit-policy"], policy);
     assert!(

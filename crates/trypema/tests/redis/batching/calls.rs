@@ -79,7 +79,7 @@ impl Call {
             _ => Verb::Take,
         };
         Self {
-            strategy: random.below(6),
+            strategy: random.below(7),
             verb,
             name: random.pick(&NAMES),
             limit: random.below(2) as usize,
@@ -95,7 +95,8 @@ impl Call {
             2 => self.ask_redis(redis.token_bucket(), &limits.token_bucket).await,
             3 => self.ask_redis(redis.sliding_window(), &limits.sliding_window).await,
             4 => self.ask_redis(redis.fixed_window(), &limits.fixed_window).await,
-            _ => self.ask_redis(redis.abuse(), &limits.abuse).await,
+            5 => self.ask_redis(redis.abuse(), &limits.abuse).await,
+            _ => self.ask_redis(redis.concurrency(), &limits.concurrency).await,
         }
     }
 
@@ -107,7 +108,8 @@ impl Call {
             2 => self.ask_local(local.token_bucket(), &limits.token_bucket),
             3 => self.ask_local(local.sliding_window(), &limits.sliding_window),
             4 => self.ask_local(local.fixed_window(), &limits.fixed_window),
-            _ => self.ask_local(local.abuse(), &limits.abuse),
+            5 => self.ask_local(local.abuse(), &limits.abuse),
+            _ => self.ask_local(local.concurrency(), &limits.concurrency),
         }
     }
 

@@ -92,9 +92,10 @@ impl<'a> Attributes<'a> {
 }
 
 /// A text that is borrowed from the body if it contains no escapes.
+#[derive(Debug)]
 pub(super) struct Text<'a>(pub(super) Cow<'a, str>);
 
-impl<'de> Deserialize<'de> for Text<'de> {
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_str(TextVisitor)
     }

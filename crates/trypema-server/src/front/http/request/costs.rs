@@ -71,6 +71,18 @@ impl<'de> Visitor<'de> for CostsVisitor {
     }
 }
 
+impl Costs<'_> {
+    /// Returns the schema of the costs at which a reservation is settled.
+    pub(super) fn schema_of_settled(_: &mut SchemaGenerator) -> Schema {
+        schemars::json_schema!({
+            "description": "Costs by unit. A unit without a cost keeps its estimate, also `requests`.",
+            "type": "object",
+            "maxProperties": MAX_COSTS,
+            "additionalProperties": {"type": "integer", "minimum": 0},
+        })
+    }
+}
+
 impl JsonSchema for Costs<'_> {
     fn schema_name() -> Cow<'static, str> {
         "Costs".into()

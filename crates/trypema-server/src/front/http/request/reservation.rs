@@ -1,0 +1,276 @@
+//! Requests to reserve, settle, release and renew.
+
+use std::fmt;
+use std::time::Duration;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, Visitor};
+use trypema::rules::{Period, ReserveOptions};
+
+use super::attributes::{Attributes, Text};
+use super::costs::{Cost, Costs};
+use super::{AttributeSets, DescribedSets, not_null};
+use crate::front::http::problem::ApiError;
+
+/// The time for which a reservation lasts if the request names none.
+const DEFAULT_TTL: Duration = Duration::from_secs(60);
+/// The longest time for which a reservation lasts without being renewed, as in the library.
+const MAX_TTL: Duration = Duration::from_secs(60 * 60);
+/// The longest id that a caller can choose, in bytes, as in the library.
+const MAX_ID: usize = 128;
+
+/// A request to reserve: either `attributes` with `cost` or `costs`, or `sets`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("oneOf" = [
+    {"required": ["attributes"], "not": {"required": ["cost", "costs"]}},
+    {"required": ["sets"], "not": {"anyOf": [{"required": ["cost"]}, {"required": ["costs"]}]}},
+]))]
+pub(in super::super) struct ReserveRequest<'a> {
+    /// The attributes of the request.
+    #[serde(borrow, default, deserialize_with = "not_null")]
+    #[schemars(with = "Attributes<'a>")]
+    attributes: Option<Attributes<'a>>,
+    /// The estimated cost of the request in the unit `requests`. Excludes `costs`.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schemars(with = "Cost")]
+    cost: Option<Cost>,
+    /// The estimated costs of the request by unit, for example `{"tokens": 4200}`. Excludes `cost`.
+    #[serde(borrow, default, deserialize_with = "not_null")]
+    #[schemars(with = "Costs<'a>")]
+    costs: Option<Costs<'a>>,
+    /// Several attribute sets, which are reserved together, all or nothing. Excludes `attributes`, `cost` and
+    /// `costs`.
+    #[serde(borrow, default, deserialize_with = "not_null")]
+    #[schemars(with = "DescribedSets<'a>")]
+    sets: Option<DescribedSets<'a>>,
+    /// The time for which the reservation lasts, unless it is renewed.
+    #[serde(default)]
+    ttl: Ttl,
+    /// An id that the caller chooses, so that it can repeat the request: the same id, attributes and costs
+    /// return the same reservation until it expires. Whoever knows the id can settle the reservation, so it
+    /// should be hard to guess, as a UUID is.
+    #[serde(borrow, default, deserialize_with = "not_null")]
+    #[schemars(with = "String", length(min = 1, max = MAX_ID))]
+    id: Option<Text<'a>>,
+}
+
+/// A request to settle a reservation.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in super::super) struct SettleRequest<'a> {
+    /// The text of the reservation.
+    #[serde(borrow)]
+    #[schemars(with = "String")]
+    reservation: Text<'a>,
+    /// The costs that the request really had, by unit. A unit without a cost keeps its estimate, also
+    /// `requests`.
+    #[serde(borrow)]
+    #[schemars(schema_with = "Costs::schema_of_settled")]
+    costs: Costs<'a>,
+}
+
+/// A request to release a reservation.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in super::super) struct ReleaseRequest<'a> {
+    /// The text of the reservation.
+    #[serde(borrow)]
+    #[schemars(with = "String")]
+    reservation: Text<'a>,
+}
+
+/// A request to renew a reservation.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in super::super) struct RenewRequest<'a> {
+    /// The text of the reservation.
+    #[serde(borrow)]
+    #[schemars(with = "String")]
+    reservation: Text<'a>,
+    /// The time for which the reservation lasts from now on.
+    #[serde(default)]
+    ttl: Ttl,
+}
+
+impl<'a> ReserveRequest<'a> {
+    /// Returns the attribute sets, and the options of the reservation.
+    pub(in super::super) fn into_parts(self) -> Result<(AttributeSets<'a>, ReserveOptions), ApiError> {
+        let Self { attributes, cost, costs, sets, ttl: Ttl(ttl), id } = self;
+        let sets = AttributeSets::new(attributes, cost, costs, sets)?;
+        let options = ReserveOptions::new(ttl)?;
+        let options = match id {
+            Some(Text(id)) if id.is_empty() || id.len() > MAX_ID => {
+                return Err(ApiError::bad_request(format!("id: need 1 to {MAX_ID} bytes")));
+            }
+            Some(Text(id)) => options.with_id(id)?,
+            None => options,
+        };
+        Ok((sets, options))
+    }
+}
+
+impl SettleRequest<'_> {
+    /// Returns the text of the reservation.
+    pub(in super::super) fn reservation(&self) -> &str {
+        &self.reservation.0
+    }
+
+    /// Returns the costs by unit.
+    pub(in super::super) fn costs(&self) -> Vec<(&str, u64)> {
+        let Costs(costs) = &self.costs;
+        costs.iter().map(|(unit, cost)| (&**unit, *cost)).collect()
+    }
+}
+
+impl ReleaseRequest<'_> {
+    /// Returns the text of the reservation.
+    pub(in super::super) fn reservation(&self) -> &str {
+        &self.reservation.0
+    }
+}
+
+impl RenewRequest<'_> {
+    /// Returns the text of the reservation.
+    pub(in super::super) fn reservation(&self) -> &str {
+        &self.reservation.0
+    }
+
+    /// Returns the time for which the reservation is to last.
+    pub(in super::super) fn ttl(&self) -> Duration {
+        self.ttl.0
+    }
+}
+
+/// The time for which a reservation lasts, within its bounds.
+#[derive(Debug, Clone, Copy)]
+struct Ttl(Duration);
+
+impl Default for Ttl {
+    fn default() -> Self {
+        Self(DEFAULT_TTL)
+    }
+}
+
+impl<'de> Deserialize<'de> for Ttl {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TtlVisitor)
+    }
+}
+
+struct TtlVisitor;
+
+impl Visitor<'_> for TtlVisitor {
+    type Value = Ttl;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a ttl: a length of time such as \"120s\"")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Ttl, E> {
+        let Period(ttl) = text.parse().map_err(|error| E::custom(format_args!("ttl: {error}")))?;
+        if ttl.is_zero() || ttl > MAX_TTL {
+            return Err(E::custom(format_args!(
+                "ttl: need more than 0s and at most {}; renew a reservation that has to last longer",
+                Period(MAX_TTL)
+            )));
+        }
+        Ok(Ttl(ttl))
+    }
+
+    /// Refuses a number: whether it means seconds or milliseconds is a guess.
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Ttl, E> {
+        self.visit_str(&number.to_string())
+    }
+}
+
+impl JsonSchema for Ttl {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Ttl".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        schemars::json_schema!({
+            "description": "A length of time of at most an hour, such as 120s, 1m30s or 500ms. Concurrency rules shorten it to their `hold`.",
+            "type": "string",
+            "pattern": "^([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?([0-9]+us)?$",
+            "minLength": 2,
+            "default": Period(DEFAULT_TTL).to_string(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::front::http::request::read;
+
+    fn ttl_of(ttl: &str) -> Result<Duration, String> {
+        let body = format!(r#"{{"reservation": "r1.x"{ttl}}}"#);
+        let renewal = read::<RenewRequest<'_>>(body.as_bytes()).map_err(|error| error.to_json())?;
+        Ok(renewal.ttl())
+    }
+
+    #[test]
+    fn a_ttl_is_at_most_an_hour() {
+        assert_eq!(ttl_of(""), Ok(Duration::from_secs(60)));
+        assert_eq!(ttl_of(r#", "ttl": "1m30s""#), Ok(Duration::from_secs(90)));
+        assert_eq!(ttl_of(r#", "ttl": "1h""#), Ok(MAX_TTL));
+        assert_eq!(ttl_of(r#", "ttl": "1us""#), Ok(Duration::from_micros(1)));
+        for (ttl, expected) in [
+            ("\"0s\"", "ttl: need more than 0s and at most 1h"),
+            ("\"1h1us\"", "ttl: need more than 0s and at most 1h"),
+            ("\"365d\"", "ttl: need more than 0s and at most 1h"),
+            ("\"60\"", "ttl: `60` needs a unit"),
+            ("60", "ttl: `60` needs a unit"),
+            ("\"\"", "ttl: invalid length of time"),
+            ("\"-5s\"", "ttl: invalid length of time"),
+            ("-5", "expected a ttl"),
+            ("1.5", "expected a ttl"),
+            ("null", "expected a ttl"),
+            ("[]", "expected a ttl"),
+        ] {
+            let error = ttl_of(&format!(", \"ttl\": {ttl}")).expect_err(ttl);
+            assert!(error.contains(expected), "{ttl}: {error}");
+        }
+    }
+
+    #[test]
+    fn fields_are_required_and_known() {
+        let settle = |body: &str| read::<SettleRequest<'_>>(body.as_bytes()).map(drop);
+        for (body, expected) in [
+            ("{}", "missing field `reservation`"),
+            (r#"{"reservation": "r1.x"}"#, "missing field `costs`"),
+            (r#"{"reservation": null, "costs": {}}"#, "expected a text"),
+            (r#"{"reservation": ["r1.x"], "costs": {}}"#, "expected a text"),
+            (r#"{"reservation": "r1.x", "costs": null}"#, "expected an object of costs"),
+            (r#"{"reservation": "r1.x", "costs": {"tokens": null}}"#, "expected a cost"),
+            (r#"{"reservation": "r1.x", "costs": {"tokens": -1}}"#, "expected a cost"),
+            (r#"{"reservation": "r1.x", "costs": {"tokens": 0.5}}"#, "expected a cost"),
+            (r#"{"reservation": "r1.x", "costs": {"tokens": 1, "tokens": 1}}"#, "is given twice"),
+            (r#"{"reservation": "r1.x", "costs": {}, "cost": 1}"#, "unknown field `cost`"),
+            (r#"{"reservation": "r1.x", "reservation": "r1.y", "costs": {}}"#, "duplicate field"),
+        ] {
+            let error = settle(body).expect_err(body).to_json();
+            assert!(error.contains(expected), "{body}: {error}");
+        }
+        assert!(settle(r#"{"reservation": "r1.x", "costs": {}}"#).is_ok());
+    }
+
+    #[test]
+    fn an_id_has_bounds() {
+        let reserve = |id: &str| {
+            let body = format!(r#"{{"attributes": {{}}, "id": {id}}}"#);
+            let parts = read::<ReserveRequest<'_>>(body.as_bytes()).and_then(ReserveRequest::into_parts);
+            parts.map(drop).map_err(|error| error.to_json())
+        };
+        let longest = format!("\"{}\"", "x".repeat(MAX_ID));
+        assert_eq!((reserve("\"a\""), reserve(&longest)), (Ok(()), Ok(())));
+        for id in ["\"\"".to_owned(), format!("\"{}\"", "x".repeat(MAX_ID + 1))] {
+            assert!(reserve(&id).unwrap_err().contains("id: need 1 to 128 bytes"));
+        }
+        assert!(reserve("null").unwrap_err().contains("expected a text"));
+        assert!(reserve("7").unwrap_err().contains("expected a text"));
+    }
+}

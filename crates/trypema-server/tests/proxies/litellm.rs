@@ -1,0 +1,157 @@
+//! A real LiteLLM proxy with the hook of `deploy/litellm`: it reserves tokens and settles what calls used.
+
+#[path = "litellm/model.rs"]
+mod model;
+#[path = "litellm/proxy.rs"]
+mod proxy;
+
+use std::thread;
+
+use serde_json::{Value, json};
+use trypema_testkit::redis::wait_until;
+
+use crate::client::Reply;
+use crate::deployed;
+use crate::harness::Service;
+
+use proxy::LiteLlm;
+
+/// The limit of `deploy/litellm/rules.yaml`, per API key and minute.
+const LIMIT: u64 = 100;
+/// The tokens that the hook counts in [`chat`]'s prompt.
+const PROMPT: u64 = 8;
+/// The usage that LiteLLM's mock responses claim.
+const MOCK_USAGE: u64 = 30;
+
+/// Starting LiteLLM takes most of the time, so the cases share one. Each uses an API key of its own.
+#[test]
+fn tokens_are_reserved_and_settled() {
+    let mut site = Site::start();
+    thread::scope(|scope| {
+        scope.spawn(|| parallel_calls_stay_within_the_limit(&site));
+        scope.spawn(|| a_call_that_never_fits_is_told_so(&site));
+        scope.spawn(|| a_failed_call_gives_everything_back(&site));
+        scope.spawn(|| a_fallback_is_settled_although_the_first_attempt_failed(&site));
+        scope.spawn(|| a_stream_left_midway_settles_what_was_sent(&site));
+        scope.spawn(|| a_broken_stream_settles_what_was_sent(&site));
+        scope.spawn(|| a_long_stream_is_renewed(&site));
+    });
+    nothing_passes_without_trypema(&mut site);
+}
+
+fn parallel_calls_stay_within_the_limit(site: &Site) {
+    let replies: Vec<Reply> = thread::scope(|scope| {
+        let calls: Vec<_> = (0..20).map(|_| scope.spawn(|| site.chat("parallel", "mock", 32))).collect();
+        calls.into_iter().map(|call| call.join().unwrap()).collect()
+    });
+    let (allowed, denied): (Vec<_>, Vec<_>) = replies.iter().partition(|reply| reply.status == 200);
+    let used: u64 = allowed.iter().map(|reply| reply.json()["usage"]["total_tokens"].as_u64().unwrap()).sum();
+    // Two estimates of 40 fit at once. A third call fits if it comes after both were settled.
+    assert!((2 * MOCK_USAGE..=LIMIT).contains(&used), "{used} tokens used");
+    for reply in denied {
+        assert_eq!(reply.status, 429, "{reply:?}");
+        let wait: u64 = reply.header("retry-after").unwrap().parse().unwrap();
+        assert!((1..=60).contains(&wait), "{reply:?}");
+    }
+    site.wait_for("parallel", LIMIT - used);
+}
+
+fn a_call_that_never_fits_is_told_so(site: &Site) {
+    let reply = site.chat("too-large", "mock", 93);
+    assert_eq!((reply.status, reply.header("retry-after")), (429, None), "{reply:?}");
+    assert!(reply.body.contains("never"), "{reply:?}");
+    assert_eq!(site.left("too-large"), LIMIT);
+    assert_eq!(site.chat("too-large", "mock", 92).status, 200);
+    site.wait_for("too-large", LIMIT - MOCK_USAGE);
+}
+
+fn a_failed_call_gives_everything_back(site: &Site) {
+    let asked = site.proxy.model.asked();
+    let reply = site.chat("failed", "failing", 92);
+    assert_eq!(reply.status, 500, "{reply:?}");
+    assert!(site.proxy.model.asked() > asked);
+    site.wait_for("failed", LIMIT);
+}
+
+fn a_fallback_is_settled_although_the_first_attempt_failed(site: &Site) {
+    let reply = site.chat("fallback", "failing-with-fallback", 92);
+    assert_eq!(reply.status, 200, "{reply:?}");
+    site.wait_for("fallback", LIMIT - MOCK_USAGE);
+}
+
+fn a_stream_left_midway_settles_what_was_sent(site: &Site) {
+    let mut stream = site.stream("left", "slow", 92);
+    for _ in 0..3 {
+        stream.next().unwrap();
+    }
+    assert_eq!(site.left("left"), 0, "everything is reserved while the stream runs");
+    drop(stream);
+    wait_until("the stream to be settled", || site.left("left") > 0).unwrap();
+    // Each word of the model has a token or two. Some words were sent but not read.
+    let used = LIMIT - site.left("left");
+    assert!((PROMPT + 3..PROMPT + 40).contains(&used), "{used} tokens used");
+}
+
+fn a_broken_stream_settles_what_was_sent(site: &Site) {
+    let chunks = site.stream("broken", "breaking", 92).count();
+    assert!(chunks >= model::WORDS_BEFORE_BREAKING, "{chunks}");
+    wait_until("the stream to be settled", || site.left("broken") > 0).unwrap();
+    let used = LIMIT - site.left("broken");
+    assert!((PROMPT + 3..PROMPT + 40).contains(&used), "{used} tokens used");
+}
+
+fn a_long_stream_is_renewed(site: &Site) {
+    // It takes longer than `proxy::RESERVATION_SECONDS`, and what has ended cannot be settled.
+    let chunks = site.stream("long", "slow", 92).count();
+    assert!(chunks >= model::WORDS, "{chunks}");
+    site.wait_for("long", LIMIT - model::USAGE);
+}
+
+fn nothing_passes_without_trypema(site: &mut Site) {
+    assert_eq!(site.service.stop().code(), Some(0));
+    let reply = site.chat("stopped", "mock", 10);
+    assert_eq!((reply.status, reply.header("retry-after")), (503, Some("1")), "{reply:?}");
+}
+
+/// LiteLLM, a model behind it, and the server.
+struct Site {
+    service: Service,
+    proxy: LiteLlm,
+}
+
+impl Site {
+    fn start() -> Self {
+        let service = Service::start(&["--rules", deployed("litellm/rules.yaml").to_str().unwrap()]);
+        let proxy = LiteLlm::start(service.address);
+        Self { service, proxy }
+    }
+
+    fn chat(&self, key: &str, model: &str, max_tokens: u64) -> Reply {
+        self.proxy.post(key, &chat(model, max_tokens))
+    }
+
+    /// Sends a request with a streamed response, and returns its chunks.
+    fn stream(&self, key: &str, model: &str, max_tokens: u64) -> impl Iterator<Item = Value> + use<> {
+        let mut request = chat(model, max_tokens);
+        request["stream"] = true.into();
+        self.proxy.stream(key, &request)
+    }
+
+    /// Returns the remaining tokens of an API key.
+    fn left(&self, key: &str) -> u64 {
+        let request = json!({"attributes": {"api_key": key}, "costs": {"tokens": 0}, "mode": "peek"});
+        let reply = self.service.post("/v1/check", &request.to_string()).json();
+        reply["rules"][0]["remaining"].as_u64().unwrap_or_else(|| panic!("{reply}"))
+    }
+
+    fn wait_for(&self, key: &str, left: u64) {
+        let settled = wait_until("the call to be settled", || self.left(key) == left);
+        settled.unwrap_or_else(|error| {
+            panic!("{key}: {} left, not {left}: {error}\n{}", self.left(key), self.proxy.log())
+        });
+    }
+}
+
+fn chat(model: &str, max_tokens: u64) -> Value {
+    json!({"model": model, "messages": [{"role": "user", "content": "hi"}], "max_tokens": max_tokens})
+}

@@ -1,0 +1,106 @@
+//! A language model behind LiteLLM, which speaks a little of OpenAI's protocol.
+
+use std::io::{BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::application::read;
+
+/// The words of a whole stream, one for each chunk.
+pub const WORDS: usize = 50;
+pub const WORDS_BEFORE_BREAKING: usize = 5;
+/// The usage that the last chunk of a stream reports.
+pub const USAGE: u64 = 65;
+/// Streams take real time, because the hook renews reservations by its own clock.
+const BETWEEN_WORDS: Duration = Duration::from_millis(100);
+
+/// A server on a free port. The name of the model says what it does: `slow` streams all words, `breaking`
+/// closes the connection after some, everything else fails.
+pub struct Model {
+    pub address: SocketAddr,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Model {
+    pub fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let model = Self { address: listener.local_addr().unwrap(), asked: Arc::default() };
+        let asked = model.asked.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let asked = asked.clone();
+                thread::spawn(move || serve(stream.unwrap(), &asked));
+            }
+        });
+        model
+    }
+
+    /// Returns the number of requests that have reached the model.
+    pub fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+/// Answers one request.
+fn serve(stream: TcpStream, asked: &AtomicUsize) {
+    let mut stream = BufReader::new(stream);
+    let Some(request) = read(&mut stream) else { return };
+    asked.fetch_add(1, Ordering::SeqCst);
+    let request: Value = serde_json::from_str(request["body"].as_str().unwrap()).unwrap();
+    let words = match request["model"].as_str().unwrap() {
+        "slow" => WORDS,
+        "breaking" => WORDS_BEFORE_BREAKING,
+        _ => 0,
+    };
+    let stream = stream.get_mut();
+    // LiteLLM closes the connection when its client has left.
+    let _ = if words == 0 { fail(stream) } else { send(stream, words) };
+}
+
+fn fail(stream: &mut TcpStream) -> std::io::Result<()> {
+    let body = r#"{"error": {"message": "out of order"}}"#;
+    let length = body.len();
+    write!(
+        stream,
+        "HTTP/1.1 500 Any\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+    )
+}
+
+/// Streams this number of words. Without the last chunk, the response is incomplete.
+fn send(stream: &mut TcpStream, words: usize) -> std::io::Result<()> {
+    write!(
+        stream,
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+    )?;
+    for word in 0..words {
+        let delta = json!({"role": "assistant", "content": format!("word{word} ")});
+        send_event(
+            stream,
+            &chunk(&json!([{"index": 0, "delta": delta, "finish_reason": null}])).to_string(),
+        )?;
+        thread::sleep(BETWEEN_WORDS);
+    }
+    if words == WORDS {
+        send_event(stream, &chunk(&json!([{"index": 0, "delta": {}, "finish_reason": "stop"}])).to_string())?;
+        let mut usage = chunk(&json!([]));
+        usage["usage"] = json!({"prompt_tokens": 5, "completion_tokens": USAGE - 5, "total_tokens": USAGE});
+        send_event(stream, &usage.to_string())?;
+        send_event(stream, "[DONE]")?;
+        write!(stream, "0\r\n\r\n")?;
+    }
+    Ok(())
+}
+
+fn chunk(choices: &Value) -> Value {
+    json!({"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": choices})
+}
+
+fn send_event(stream: &mut TcpStream, data: &str) -> std::io::Result<()> {
+    let event = format!("data: {data}\n\n");
+    write!(stream, "{:x}\r\n{event}\r\n", event.len())
+}

@@ -1,0 +1,559 @@
+"""Limits the tokens of LiteLLM's proxy with Trypema: reserves before a call, settles after it.
+
+Put this file beside LiteLLM's config.yaml, and name it there:
+
+    litellm_settings:
+      callbacks: trypema_hook.trypema_hook
+
+Before a call, the hook reserves the tokens of the prompt and the most tokens that the model may
+generate. If Trypema denies this, the client gets 429 with Retry-After. After the call, the hook
+settles the tokens that were used, and Trypema gives the rest back:
+
+- A call that succeeded settles the usage of its response.
+- A call that failed, after all retries and fallbacks, is released: everything is given back.
+- A stream that its client left, or that broke, settles the prompt and the text that was sent.
+- A response from LiteLLM's cache settles 0 tokens.
+- If nothing is known, the estimate stays counted: for example, with `cancel_on_disconnect`, when
+  the client left before the response.
+
+Settings, as environment variables:
+
+    TRYPEMA_URL                    address of the check listener (http://127.0.0.1:8080)
+    TRYPEMA_CALLER_TOKEN           the server's caller token, if it needs one
+    TRYPEMA_CALLER_TOKEN_FILE      a file with that token, instead
+    TRYPEMA_ON_FAILURE             while Trypema does not answer: fail_closed refuses calls with 503,
+                                   fail_open lets them pass uncounted (fail_closed)
+    TRYPEMA_TIMEOUT_SECONDS        how long one request to Trypema may take (1)
+    TRYPEMA_RESERVATION_SECONDS    after this time Trypema forgets a reservation whose proxy has died,
+                                   and keeps its estimate counted; a running call is renewed in time
+                                   (120, at most 3600)
+    TRYPEMA_DEFAULT_OUTPUT_TOKENS  reserved for a request without max_tokens (1000)
+
+Rules can use these attributes: `api_key` (the hash of a virtual key, never the key), `user`, `team`,
+`end_user` and `model`. Requests have the costs `tokens` and `requests` (1).
+"""
+
+import asyncio
+import contextvars
+import json
+import logging
+import math
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import aiohttp
+from fastapi import HTTPException
+from litellm import token_counter
+from litellm.caching.caching import DualCache
+from litellm.integrations.custom_logger import CustomLogger
+from litellm.proxy._types import UserAPIKeyAuth, hash_token
+
+logger = logging.getLogger("trypema")
+
+# Call types whose responses the model generates. Others, such as embeddings, have no output tokens.
+GENERATING_CALL_TYPES = {
+    "acompletion",
+    "agenerate_content",
+    "agenerate_content_stream",
+    "anthropic_messages",
+    "aresponses",
+    "atext_completion",
+    "completion",
+    "generate_content",
+    "generate_content_stream",
+    "responses",
+    "text_completion",
+}
+OUTPUT_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens")
+PROMPT_FIELDS = ("prompt", "input", "contents", "system", "instructions", "systemInstruction")
+# Fields of images, audio and files, whose content is not text.
+MEDIA_FIELDS = {"data", "file_data", "image_url", "input_audio", "url"}
+# LiteLLM's status for a client that left, if `cancel_on_disconnect` is set.
+CLIENT_LEFT = 499
+# LiteLLM logs a success in the background. After this time the hook settles what it knows.
+LOG_SECONDS = 5.0
+PAUSES_BEFORE_NEXT_ATTEMPT = (1.0, 5.0, 20.0, None)
+# What a client can ask for at most, so that the number is valid for Trypema.
+MAX_ESTIMATE = 10**12
+
+
+@dataclass(frozen=True)
+class Settings:
+    url: str
+    caller_token: str | None
+    on_failure: Literal["fail_closed", "fail_open"]
+    timeout_seconds: float
+    reservation_seconds: int
+    default_output_tokens: int
+
+    @classmethod
+    def from_environment(cls) -> "Settings":
+        on_failure = os.environ.get("TRYPEMA_ON_FAILURE", "fail_closed")
+        if on_failure not in ("fail_closed", "fail_open"):
+            raise ValueError(f"TRYPEMA_ON_FAILURE: need fail_closed or fail_open, not {on_failure!r}")
+        token_file = os.environ.get("TRYPEMA_CALLER_TOKEN_FILE")
+        token = Path(token_file).read_text().strip() if token_file else os.environ.get("TRYPEMA_CALLER_TOKEN")
+        return cls(
+            url=os.environ.get("TRYPEMA_URL", "http://127.0.0.1:8080").rstrip("/"),
+            caller_token=token or None,
+            on_failure=on_failure,
+            timeout_seconds=positive("TRYPEMA_TIMEOUT_SECONDS", "1"),
+            reservation_seconds=math.ceil(positive("TRYPEMA_RESERVATION_SECONDS", "120")),
+            default_output_tokens=math.ceil(positive("TRYPEMA_DEFAULT_OUTPUT_TOKENS", "1000")),
+        )
+
+
+def positive(name: str, default: str) -> float:
+    text = os.environ.get(name, default)
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise ValueError(f"{name}: need a number above 0, not {text!r}")
+    return number
+
+
+class TrypemaUnavailable(Exception):
+    """Trypema did not answer, or could not decide."""
+
+
+class TrypemaRefused(Exception):
+    """Trypema answered that the request is invalid: the hook and the rules do not match."""
+
+
+class TrypemaClient:
+    """Sends requests to Trypema over one pool of connections."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._session: aiohttp.ClientSession | None = None
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            try:
+                status, answer = await self._post_once(path, body)
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+                # An idle connection that the server has closed. If the server did get the request, a
+                # second reservation is made, and the estimate of the first stays counted. An `id`
+                # would prevent that, but Trypema remembers ids, and bounds how many.
+                status, answer = await self._post_once(path, body)
+        except (aiohttp.ClientError, TimeoutError, asyncio.TimeoutError) as error:
+            raise TrypemaUnavailable(f"{path}: {str(error) or type(error).__name__}") from error
+        if 400 <= status < 500 and status != 429:
+            raise TrypemaRefused(f"{path}: {status}: {answer}")
+        try:
+            decoded = json.loads(answer)
+        except ValueError:
+            decoded = None
+        if status != 200 or not isinstance(decoded, dict):
+            raise TrypemaUnavailable(f"{path}: {status}: {answer[:200]}")
+        return decoded
+
+    async def _post_once(self, path: str, body: Mapping[str, Any]) -> tuple[int, str]:
+        async with self._connections().post(self._settings.url + path, json=body) as response:
+            return response.status, await response.text()
+
+    def _connections(self) -> aiohttp.ClientSession:
+        # Not in the constructor: a session belongs to the running event loop.
+        if self._session is None:
+            token = self._settings.caller_token
+            self._session = aiohttp.ClientSession(
+                headers={"Authorization": f"Bearer {token}"} if token else {},
+                timeout=aiohttp.ClientTimeout(total=self._settings.timeout_seconds),
+            )
+        return self._session
+
+
+@dataclass(eq=False)
+class Call:
+    """A call with a reservation. LiteLLM's hooks only write down here what they see of it."""
+
+    call_id: str | None
+    request: asyncio.Task[Any]
+    reservation: str
+    # How long the reservation lasts without being renewed.
+    lasts_seconds: float
+    prompt_tokens: int
+    # The largest usage that a hook has seen. Several hooks see the same response.
+    used: int | None = None
+    # What a stream has sent so far, or None if the response is not a stream.
+    chunks: list[Any] | None = None
+    failed: bool = False
+    from_cache: bool = False
+    # Set when no hook will report more than what is known now.
+    reported: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def note_usage(self, used: int | None) -> None:
+        if used is not None:
+            self.used = max(used, self.used or 0)
+
+    def tokens_used(self) -> int | None:
+        """Returns the tokens to settle, or None if they are unknown or nothing was used."""
+        if self.from_cache:
+            return 0
+        if self.used is not None:
+            return self.used
+        if self.chunks is None or (self.failed and not self.chunks):
+            return None
+        return self.prompt_tokens + count_text("".join(generated_texts(self.chunks)))
+
+
+# A variable of the context, not a dictionary by call id: clients may choose the call id
+# (`x-litellm-call-id`), and could release the reservation of another call.
+current_call: contextvars.ContextVar[Call | None] = contextvars.ContextVar("trypema_call", default=None)
+
+
+def call_of(fields: Mapping[str, Any]) -> Call | None:
+    """Returns the call that a hook is about, or None if it has no reservation.
+
+    Calls that a guardrail makes while it handles a request inherit the request's context, but have
+    another call id.
+    """
+    call = current_call.get()
+    return call if call is not None and call.call_id == fields.get("litellm_call_id") else None
+
+
+class TrypemaHook(CustomLogger):
+    """Reserves tokens before a call, and settles the used ones after it.
+
+    The hooks of LiteLLM may run several times for one call, in varying order, or not at all:
+    `async_log_failure_event` runs for an attempt that a fallback then replaces, and no hook runs for
+    a client that leaves before the first chunk. So the hooks only note what they see. A task for each
+    call, which waits for the end of the HTTP request, settles exactly once.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__()
+        self._settings = settings
+        self._trypema = TrypemaClient(settings)
+        # The event loop keeps only weak references to tasks.
+        self._watchers: set[asyncio.Task[None]] = set()
+        self._is_unavailable = False
+
+    async def async_pre_call_hook(
+        self, user_api_key_dict: UserAPIKeyAuth, cache: DualCache, data: dict[str, Any], call_type: str
+    ) -> None:
+        request = asyncio.current_task()
+        assert request is not None
+        earlier = call_of(data)
+        if earlier is not None and earlier.request is request:
+            return
+        prompt_tokens = await asyncio.to_thread(count_prompt, data)
+        estimate = prompt_tokens
+        if call_type in GENERATING_CALL_TYPES:
+            estimate += output_limit(data, self._settings.default_output_tokens)
+        # `model: "a,b"` asks both.
+        estimate = min(estimate * (str(data.get("model")).count(",") + 1), MAX_ESTIMATE)
+        answer = await self._reserve(attributes_of(user_api_key_dict, data), estimate)
+        if answer is None:
+            return
+        if not answer.get("allowed"):
+            raise denial(answer, estimate)
+        if answer.get("reservation"):
+            call = Call(
+                call_id=data.get("litellm_call_id"),
+                request=request,
+                reservation=answer["reservation"],
+                lasts_seconds=self._seconds_of(answer),
+                prompt_tokens=prompt_tokens,
+            )
+            current_call.set(call)
+            watcher = asyncio.create_task(self._watch(call))
+            self._watchers.add(watcher)
+            watcher.add_done_callback(self._watchers.discard)
+
+    async def async_post_call_success_deployment_hook(
+        self, request_data: dict[str, Any], response: Any, call_type: Any
+    ) -> None:
+        # A guardrail may still reject this response, but its tokens are used.
+        if call := call_of(request_data):
+            call.note_usage(usage_of(response))
+
+    async def async_post_call_success_hook(
+        self, data: dict[str, Any], user_api_key_dict: UserAPIKeyAuth, response: Any
+    ) -> None:
+        if call := call_of(data):
+            call.note_usage(usage_of(response))
+
+    async def async_post_call_streaming_iterator_hook(
+        self, user_api_key_dict: UserAPIKeyAuth, response: AsyncIterator[Any], request_data: dict[str, Any]
+    ) -> AsyncGenerator[Any, None]:
+        call = call_of(request_data)
+        if call is not None and call.chunks is None:
+            call.chunks = []
+        try:
+            async for chunk in response:
+                if call is not None and call.chunks is not None:
+                    call.chunks.append(chunk)
+                yield chunk
+        except (asyncio.CancelledError, GeneratorExit):
+            # The client left. Only for some routes LiteLLM logs a success with the partial response.
+            if call is not None:
+                call.reported.set()
+            raise
+
+    async def async_log_success_event(
+        self, kwargs: dict[str, Any], response_obj: Any, start_time: Any, end_time: Any
+    ) -> None:
+        if call := call_of(kwargs):
+            call.from_cache = bool(kwargs.get("cache_hit"))
+            call.note_usage(usage_of(response_obj))
+            call.reported.set()
+
+    async def async_post_call_failure_hook(
+        self,
+        request_data: dict[str, Any],
+        original_exception: Exception,
+        user_api_key_dict: UserAPIKeyAuth,
+        traceback_str: str | None = None,
+    ) -> None:
+        # Not `async_log_failure_event`: that runs after the first attempt, before retries and fallbacks.
+        if call := call_of(request_data):
+            call.failed = getattr(original_exception, "status_code", None) != CLIENT_LEFT
+            call.reported.set()
+
+    async def _reserve(self, attributes: dict[str, str], tokens: int) -> dict[str, Any] | None:
+        """Returns Trypema's answer, or None if the call passes uncounted."""
+        body = {
+            "attributes": attributes,
+            "costs": {"tokens": tokens},
+            "ttl": f"{self._settings.reservation_seconds}s",
+        }
+        try:
+            answer = await self._trypema.post("/v1/reserve", body)
+        except TrypemaRefused as error:
+            # Never fail_open: what the request says may have caused this.
+            logger.error("Trypema refused a reservation, so the call is refused: %s", error)
+            raise HTTPException(500, {"error": "the token limit could not be checked"}) from None
+        except TrypemaUnavailable as error:
+            policy = self._settings.on_failure
+            if not self._is_unavailable:
+                logger.error("Trypema is unavailable (%s); applying %s until it answers", error, policy)
+            self._is_unavailable = True
+            if policy == "fail_open":
+                return None
+            detail = {"error": "the token limit cannot be checked now"}
+            raise HTTPException(503, detail, headers={"Retry-After": "1"}) from None
+        if self._is_unavailable:
+            logger.warning("Trypema answers again; calls are counted")
+        self._is_unavailable = False
+        return answer
+
+    async def _watch(self, call: Call) -> None:
+        """Renews the reservation while the request runs, then settles it."""
+        try:
+            await self._renew_while_running(call)
+            try:
+                # At most a third of the time, so that the reservation does not end meanwhile.
+                await asyncio.wait_for(call.reported.wait(), min(LOG_SECONDS, call.lasts_seconds / 3))
+            except (TimeoutError, asyncio.TimeoutError):
+                pass
+            # In a thread: counting the text of a long stream takes a while.
+            used = await asyncio.to_thread(call.tokens_used)
+            if used is not None:
+                await self._end(call, "settle", {"costs": {"tokens": used}})
+            elif call.failed:
+                await self._end(call, "release", {})
+            else:
+                logger.info("the usage of call %s is unknown; its estimate stays counted", call.call_id)
+        except (TrypemaUnavailable, TrypemaRefused) as error:
+            logger.warning("call %s could not be settled; its estimate stays counted: %s", call.call_id, error)
+        except Exception:
+            logger.exception("call %s could not be settled; its estimate stays counted", call.call_id)
+
+    async def _renew_while_running(self, call: Call) -> None:
+        body = {"reservation": call.reservation, "ttl": f"{self._settings.reservation_seconds}s"}
+        while True:
+            # The task of the HTTP request lasts until the end of the response, also of a stream.
+            done, _ = await asyncio.wait({call.request}, timeout=call.lasts_seconds / 3)
+            if done:
+                return
+            try:
+                answer = await self._trypema.post("/v1/renew", body)
+                if not answer.get("renewed"):
+                    logger.warning("the reservation of call %s ended while it was running", call.call_id)
+                    await asyncio.wait({call.request})
+                    return
+                call.lasts_seconds = self._seconds_of(answer)
+            except (TrypemaUnavailable, TrypemaRefused) as error:
+                logger.warning("the reservation of call %s was not renewed: %s", call.call_id, error)
+
+    def _seconds_of(self, answer: Mapping[str, Any]) -> float:
+        """Returns how long a reservation lasts: a rule may allow less than was asked for."""
+        milliseconds = answer.get("expires_in_ms")
+        return milliseconds / 1000 if milliseconds else float(self._settings.reservation_seconds)
+
+    async def _end(self, call: Call, verb: str, body: Mapping[str, Any]) -> None:
+        """Settles or releases, and tries again later if Trypema does not answer."""
+        body = {"reservation": call.reservation, **body}
+        for pause in PAUSES_BEFORE_NEXT_ATTEMPT:
+            try:
+                answer = await self._trypema.post(f"/v1/{verb}", body)
+            except TrypemaUnavailable:
+                if pause is None:
+                    raise
+                await asyncio.sleep(pause)
+                continue
+            if not answer.get(f"{verb}d"):
+                logger.warning("the reservation of call %s had ended before it was %sd", call.call_id, verb)
+            return
+
+
+def denial(answer: Mapping[str, Any], estimate: int) -> HTTPException:
+    milliseconds = answer.get("retry_after_ms")
+    seconds = max(1, math.ceil((milliseconds or 0) / 1000))
+    headers = {"Retry-After": str(seconds)}
+    if answer.get("outcome") == "unavailable":
+        # The server cannot reach its store, and its policy is to deny.
+        return HTTPException(503, {"error": "the token limit cannot be checked now"}, headers=headers)
+    if answer.get("outcome") == "blocked":
+        return HTTPException(429, {"error": "the caller is blocked"})
+    if milliseconds is None:
+        detail = {"error": f"the limit never allows {estimate} tokens at once; lower max_tokens"}
+        return HTTPException(429, detail)
+    detail = {"error": f"token limit reached: this call may use {estimate} tokens; try again in {seconds} s"}
+    return HTTPException(429, detail, headers=headers)
+
+
+def attributes_of(caller: UserAPIKeyAuth, data: Mapping[str, Any]) -> dict[str, str]:
+    api_key = caller.api_key
+    attributes = {
+        # LiteLLM hashes its own keys. A custom authenticator may return them as they are.
+        "api_key": hash_token(api_key) if api_key and api_key.startswith("sk-") else api_key,
+        "user": caller.user_id,
+        "team": caller.team_id,
+        "end_user": caller.end_user_id,
+        "model": data.get("model"),
+    }
+    return {name: value for name, value in attributes.items() if isinstance(value, str) and value}
+
+
+def output_limit(data: Mapping[str, Any], default: int) -> int:
+    """Returns the most tokens that the model may generate for a request."""
+    config = data.get("generationConfig")
+    places = [data, config] if isinstance(config, Mapping) else [data]
+    # The largest: which of several fields counts depends on the provider.
+    limits = [whole_number(place.get(name)) for place in places for name in OUTPUT_LIMITS]
+    limit = max((limit for limit in limits if limit is not None), default=default)
+    return limit * max(whole_number(data.get("n")) or 1, whole_number(data.get("best_of")) or 1)
+
+
+def whole_number(value: Any) -> int | None:
+    """Returns a positive number of a request. Clients may write anything there."""
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if number > 0 else None
+
+
+def count_prompt(data: Mapping[str, Any]) -> int:
+    """Counts the tokens of a prompt with the tokenizer that comes with LiteLLM.
+
+    The model's own tokenizer might be downloaded in the middle of a request. The difference is
+    settled with the usage of the response.
+    """
+    fields = {name: data[name] for name in PROMPT_FIELDS if data.get(name)}
+    messages, tools = data.get("messages"), data.get("tools")
+    counted = 0
+    if messages:
+        try:
+            counted = token_counter(messages=messages, tools=tools, use_default_image_token_count=True)
+        except Exception:  # Formats that the counter does not know: audio, other providers, nonsense.
+            fields |= {"messages": messages, "tools": tools}
+    elif tools:
+        fields["tools"] = tools
+    texts, token_ids = [], 0
+    for value in leaves(fields):
+        if isinstance(value, str):
+            texts.append(value)
+        else:
+            token_ids += 1
+    return counted + token_ids + count_text("\n".join(texts))
+
+
+def count_text(text: str) -> int:
+    return token_counter(text=text) if text else 0
+
+
+def leaves(value: Any) -> Iterator[str | int]:
+    """Yields the texts of a JSON value and its numbers, which are token ids in a prompt."""
+    pending = [value]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, Mapping):
+            pending.extend(content for name, content in value.items() if name not in MEDIA_FIELDS)
+        elif isinstance(value, (list, tuple)):
+            pending.extend(value)
+        elif isinstance(value, (str, int)) and not isinstance(value, bool):
+            yield value
+
+
+def usage_of(response: Any) -> int | None:
+    """Returns the tokens of a response, or None if it does not say. A list has a response per model."""
+    if isinstance(response, list):
+        usages = [usage for usage in map(usage_of, response) if usage is not None]
+        return sum(usages) if usages else None
+    usage = field_of(response, "usage")
+    if usage is None:
+        return None
+
+    def count(*names: str) -> int:
+        counts = (field_of(usage, name) for name in names)
+        return sum(count for count in counts if isinstance(count, int))
+
+    anthropic = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+    # Other responses count their cached tokens as a part of the prompt's.
+    of_input = count(*anthropic) if field_of(usage, "input_tokens") is not None else 0
+    return max(count("total_tokens"), count("prompt_tokens", "completion_tokens"), of_input)
+
+
+def field_of(value: Any, name: str) -> Any:
+    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+
+
+def generated_texts(chunks: list[Any]) -> Iterator[str]:
+    """Yields the texts that the chunks of a stream add: of OpenAI's, Anthropic's and Google's formats."""
+    for chunk in chunks:
+        for event in events_of(chunk):
+            pending: list[Any] = [event]
+            while pending:
+                value = pending.pop()
+                if isinstance(value, (list, tuple)):
+                    pending.extend(value)
+                elif isinstance(value, Mapping):
+                    for name, content in value.items():
+                        if name in ("delta", "parts"):
+                            yield from texts_of_delta(content)
+                        else:
+                            pending.append(content)
+
+
+def texts_of_delta(delta: Any) -> Iterator[str]:
+    # Tool calls repeat these beside the text.
+    names = {"id", "role", "type"}
+    if isinstance(delta, Mapping):
+        delta = {name: content for name, content in delta.items() if name not in names}
+    yield from (text for text in leaves(delta) if isinstance(text, str))
+
+
+def events_of(chunk: Any) -> Iterator[Any]:
+    """Yields a chunk as JSON: an object of LiteLLM, or server-sent events."""
+    if hasattr(chunk, "model_dump"):
+        yield chunk.model_dump()
+    elif isinstance(chunk, (str, bytes)):
+        text = chunk.decode(errors="replace") if isinstance(chunk, bytes) else chunk
+        for line in text.splitlines():
+            try:
+                yield json.loads(line.removeprefix("data:"))
+            except ValueError:
+                continue
+    else:
+        yield chunk
+
+
+trypema_hook = TrypemaHook(Settings.from_environment())
