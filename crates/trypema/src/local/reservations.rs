@@ -233,7 +233,10 @@ impl LocalRateLimiterProvider {
     pub(super) fn reset_with_reservations(&self, check: &Check<'_>) -> bool {
         let location = self.locate_table(0, check);
         let mut shard = location.map.shard_at(location.shard);
-        let had_table = location.map.remove(&mut shard, &location.key);
+        // A table from which everything was released is as good as none.
+        let table = shard.find(location.key.hash, &location.key.key);
+        let had_table = table.is_some_and(|table| !table.is_empty());
+        location.map.remove(&mut shard, &location.key);
         let had_state = match check.limit {
             Limit::Concurrency(_) => false,
             limit => with_strategy!(limit, |S, _limit| HasLocalLimiter::<S>::limiter(self).reset(check.key)),

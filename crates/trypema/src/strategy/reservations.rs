@@ -114,6 +114,12 @@ impl ReservationTable {
         self.live(now).map(Entry::held).fold(0, u64::saturating_add)
     }
 
+    /// Whether nothing was reserved, or everything was released.
+    #[cfg(feature = "rules")]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// Whether another entry has room at `now`.
     pub(crate) fn has_room(&self, now: Timestamp) -> bool {
         self.entries.len() < MAX_ENTRIES || self.live(now).count() < MAX_ENTRIES
