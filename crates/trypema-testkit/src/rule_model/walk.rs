@@ -7,7 +7,9 @@ use trypema::rules::Rules;
 
 use super::{RuleModel, draw_rules, draw_step};
 use crate::random::Random;
-use crate::rule_trace::{RuleOutcome, RuleStep, RuleSubject, RuleTrace, SettledAnswer, StepAnswer};
+use crate::rule_trace::{
+    ReserveBody, RuleOutcome, RuleStep, RuleSubject, RuleTrace, SettledAnswer, StepAnswer, StepRequest,
+};
 
 /// The number of requests to each set of rules.
 const STEPS: u64 = 40;

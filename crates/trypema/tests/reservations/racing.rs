@@ -44,6 +44,8 @@ struct Tally {
     inside: AtomicU64,
     most_inside: AtomicU64,
     denied: AtomicU64,
+    /// The calls that failed.
+    failed: AtomicU64,
 }
 
 impl Tally {
@@ -206,6 +208,7 @@ async fn call_until_answered(engine: Arc<Engine>, tally: Arc<Tally>, seed: u64) 
                 Err(error) => assert!(matches!(error, TrypemaError::RedisError(_)), "{error}"),
             }
             has_failed = true;
+            tally.failed.fetch_add(1, SeqCst);
             tokio::time::sleep(Duration::from_millis(5)).await;
         };
         if !reservation.is_allowed() {
@@ -215,7 +218,8 @@ async fn call_until_answered(engine: Arc<Engine>, tally: Arc<Tally>, seed: u64) 
             continue;
         }
         tally.enter();
-        hold(&mut random).await;
+        // Long enough that faults occur.
+        tokio::time::sleep(Duration::from_millis(random.below(12))).await;
         tally.leave();
         let text = reservation.into_text().unwrap();
         let is_failed = |status: &SettledStatus| matches!(status, SettledStatus::Failed(_));
@@ -259,6 +263,7 @@ fn under_faults(server: &Server, url: &str, provider: &str, disturb: impl Fn(u64
     });
     let direct = Arc::new(limiter(&connect(&server.url()), provider, &clock).build().unwrap());
     let engine = Engine::redis(direct, rules(RULES));
+    assert!(tally.failed.load(SeqCst) > 20, "{provider}: {tally:?}");
     // A slot of a request whose reply was lost is free after its hold.
     clock.advance(HOLD);
     tally.check(provider, left_of(&engine, "tokens"));

