@@ -18,7 +18,7 @@ use crate::clock::Timestamp;
 use crate::decision::Decision;
 use crate::error::TrypemaError;
 use crate::reservation::{
-    HeldReservation, RenewRequest, ReservationName, ReserveRequest, ReserveResponse, ReservedCheck,
+    Ending, HeldReservation, RenewRequest, ReservationName, ReserveRequest, ReserveResponse, ReservedCheck,
     SettleRequest, SettleStatus, SettledCheck,
 };
 use crate::strategy::reservations::{Entry, MAX_HOLD, ReservationTable};
@@ -46,6 +46,9 @@ struct LockedShard<'p> {
 }
 
 /// The state of a check of a reservation before the counters are asked.
+///
+/// The counter of a concurrency limit is its table, which is locked. So its usage is read here, and never from
+/// the limiter, which would wait for the lock forever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TableDecision {
     /// The reservation is known, and expires at this time. With the units left, as of a concurrency limit.
@@ -169,7 +172,7 @@ impl LocalRateLimiterProvider {
     }
 
     pub(super) fn settle(&self, settlement: &SettleRequest<'_>) -> SettledCheck {
-        let SettleRequest { check, id, keeps_estimate } = settlement;
+        let SettleRequest { check, id, ending } = settlement;
         let (location, now) = (self.locate_table(0, check), self.now());
         let mut shard = location.map.shard_at(location.shard);
         let Some(table) = shard.find(location.key.hash, &location.key.key) else {
@@ -180,13 +183,16 @@ impl LocalRateLimiterProvider {
             return SettledCheck { status: SettleStatus::SettledBefore, ..SettledCheck::default() };
         }
         let reserved = entry.units;
-        let counted = if *keeps_estimate { reserved } else { check.cost };
+        let counted = if *ending == Ending::Estimate { reserved } else { check.cost };
         let refunded = match check.limit {
             Limit::Concurrency(_) => reserved,
             _ => self.count_difference(check, &entry, counted),
         };
         let expired = table.forget_expired(now);
-        table.settle(*id, counted);
+        match ending {
+            Ending::Undone => table.forget(*id),
+            Ending::Cost | Ending::Estimate => table.settle(*id, counted),
+        }
         SettledCheck { status: SettleStatus::Settled, reserved, counted, refunded, expired }
     }
 
@@ -226,7 +232,10 @@ impl LocalRateLimiterProvider {
     pub(super) fn reset_with_reservations(&self, check: &Check<'_>) -> bool {
         let location = self.locate_table(0, check);
         let mut shard = location.map.shard_at(location.shard);
-        let had_table = location.map.remove(&mut shard, &location.key);
+        // A table from which everything was released is as good as none.
+        let table = shard.find(location.key.hash, &location.key.key);
+        let had_table = table.is_some_and(|table| !table.is_empty());
+        location.map.remove(&mut shard, &location.key);
         let had_state = match check.limit {
             Limit::Concurrency(_) => false,
             limit => with_strategy!(limit, |S, _limit| HasLocalLimiter::<S>::limiter(self).reset(check.key)),
@@ -339,10 +348,12 @@ fn write_table(
         Limit::Concurrency(limit) => (*limit, limit.hold().as_micros() as u64),
         _ => (ConcurrencyLimit::of_table(), MAX_HOLD.as_micros() as u64),
     };
-    // A slot of no units is no slot; but a reservation of no units can still be settled at more.
-    let entry = entry.filter(|entry| entry.units > 0 || !matches!(check.limit, Limit::Concurrency(_)));
+    // A denial changes nothing, except that a concurrency limit that denies repairs its table.
+    let is_denying = matches!(state, TableDecision::Decided(decision) if !decision.is_allowed());
+    let is_repairing = entry.is_some() || is_denying;
+    let entry = entry.filter(|_| check.is_reservable());
     let write = |table: &mut ReservationTable| {
-        if table.is_stepped_back(now, hold_us) {
+        if is_repairing && table.is_stepped_back(now, hold_us) {
             table.step_back(now, hold_us);
         }
         let entry = entry?;

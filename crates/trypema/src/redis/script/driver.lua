@@ -257,7 +257,7 @@ verbs[SETTLE] = function(check, state, reply)
     reply[#reply + 1] = struct.pack('<I4dddd', 1, 0, 0, 0, 0)
     return e and 2 or 0
   end
-  local reserved, counted, refunded = e.units, check.keeps_estimate and e.units or check.cost, 0
+  local reserved, counted, refunded = e.units, check.ending == ESTIMATE and e.units or check.cost, 0
   if check.number == CONCURRENCY then
     refunded = reserved
   elseif counted < reserved then
@@ -269,7 +269,7 @@ verbs[SETTLE] = function(check, state, reply)
     local outcome = s.decide(check.limit, state, now, now, counted - reserved, 0)
     s.commit(check.limit, state, now, counted - reserved, outcome)
   end
-  tables().settle(t, e, counted)
+  tables().settle(t, e, counted, check.ending == UNDONE)
   t.is_changed = true
   reply[#reply + 1] = struct.pack('<I4dddd', 1, reserved, counted, refunded, expired)
   return 1
@@ -311,9 +311,8 @@ local function read_check()
   end
   check.strategy = strategy_of(number)
   if IS_OF_TABLE[check.verb] then
-    local keeps_estimate, _
-    check.id, check.request, keeps_estimate, _, at = struct.unpack('<c16c8BI2', argument, at)
-    check.keeps_estimate = keeps_estimate == 1
+    local _
+    check.id, check.request, check.ending, _, at = struct.unpack('<c16c8BI2', argument, at)
   end
   if check.verb ~= RESET and check.verb ~= BLOCK and check.verb ~= UNBLOCK then
     check.limit, at = check.strategy.read(argument, at)
@@ -382,15 +381,19 @@ local function commit_hold(check)
   local _, is_stepped_back = tables().latest_expiry_at(t, now, hold)
   if is_stepped_back then
     tables().step_back(t, now, hold)
-  end
-  local expired = tables().forget_expired(t, now)
-  if check.cost > 0 or check.number ~= CONCURRENCY then
-    tables().insert(t, {
-      id = check.id, request = check.request, units = check.cost, expires_at = check.expires_at, is_settled = false,
-      recorded = s.recorded_time(check.limit, check.outcome, now),
-    })
     t.is_changed = true
   end
+  -- A slot of no units is no slot.
+  if check.cost == 0 and check.number == CONCURRENCY then
+    return 0
+  end
+  local expired = tables().forget_expired(t, now)
+  tables().insert(t, {
+    id = check.id, request = check.request, units = check.cost, expires_at = check.expires_at, is_settled = false,
+    -- No units, no record of them.
+    recorded = check.cost > 0 and s.recorded_time(check.limit, check.outcome, now) or now,
+  })
+  t.is_changed = true
   return expired
 end
 

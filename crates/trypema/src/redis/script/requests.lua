@@ -4,7 +4,7 @@
 --          reservations, for the verbs of reservations these alone, unless the strategy is a table of reservations
 -- ARGV[1]  <d now, -1 = the server's> <I2 requests>, for each <B checks>, for each
 --          <B strategy> <B verb, + 32 if postpaid, + 64 if a debit> <I2 index of the state in KEYS> <I4 times> <d cost> <d extra>,
---          for `hold`, `settle`, `renew` and `holders` <c16 id> <c8 digest of the request> <B 1 to keep the estimate> <I2 bytes of the
+--          for `hold`, `settle`, `renew` and `holders` <c16 id> <c8 digest of the request> <B how it ends> <I2 bytes of the
 --          limit>, then the limit, unless the verb has none,
 --          and for `heartbeat`, which has no strategy, <c8 instance> (extra is for how long it is live),
 --          and for `lease` <d want> <d units back> <d recorded at> <d seen> <d live for> <I4 resets> <c8 instance>
@@ -55,6 +55,8 @@ end
 
 -- What reservations.lua says of a table: the bytes of its head and of an entry, the most entries, and the longest hold.
 local HEAD, ENTRY, MAX_ENTRIES, MAX_HOLD = 25, 49, 4096, 3600 * 1000000
+-- How a reservation ends, beside at a cost: with its estimate, or as if it had never been made.
+local ESTIMATE, UNDONE = 1, 2
 -- The number of the strategy that is nothing but such a table.
 local CONCURRENCY = 7
 
@@ -129,7 +131,7 @@ end
 -- Settles at one counter in the usual case: the reservation is there, and cost no more than its estimate. Returns whether it
 -- did.
 local function settle_quickly(number, index, cost, from)
-  local id, _, keeps_estimate, bytes, limit_at = unpack('<c16c8BI2', argument, from)
+  local id, _, ending, bytes, limit_at = unpack('<c16c8BI2', argument, from)
   local key = KEYS[index]
   local table_key = number == CONCURRENCY and key or KEYS[index + 1]
   local text, held, earliest, latest = usual_table(table_key, MAX_HOLD)
@@ -138,7 +140,7 @@ local function settle_quickly(number, index, cost, from)
     return
   end
   local _, request, units, recorded, expires_at, is_settled = unpack('<c16c8dddB', text, place)
-  local counted, refunded = keeps_estimate == 1 and units or cost, 0
+  local counted, refunded = ending == ESTIMATE and units or cost, 0
   if is_settled == 1 or number ~= CONCURRENCY and counted > units then
     return
   end
@@ -159,7 +161,7 @@ local function settle_quickly(number, index, cost, from)
   end
   is_written = true
   local kept = ''
-  if id:byte() % 2 == 1 then
+  if id:byte() % 2 == 1 and ending ~= UNDONE then
     kept = pack('<c16c8dddB', id, request, counted, recorded, expires_at, 1)
   end
   local entries = text:sub(HEAD + 1, place - 1) .. kept .. text:sub(place + ENTRY)

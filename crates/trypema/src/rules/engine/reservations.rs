@@ -13,7 +13,7 @@ use crate::clock::Timestamp;
 use crate::error::TrypemaError;
 use crate::provider::{AnyReceipt, RecordMode, failure_policy};
 use crate::reservation::{
-    HeldReservation, RenewRequest, ReservationName, ReserveRequest, ReservedCheck, SettleRequest,
+    Ending, HeldReservation, RenewRequest, ReservationName, ReserveRequest, ReservedCheck, SettleRequest,
     SettleResult, SettleStatus, SettledCheck,
 };
 use crate::rules::plan::Plan;
@@ -156,10 +156,10 @@ impl Engine {
         let outstanding = if plan.verdict.is_allowed() {
             Some(outstanding)
         } else {
-            // Log-only rules reserve for themselves, and there will be no request to settle. If this fails,
-            // their units stay counted until they expire.
+            // Log-only rules and candidates reserve for themselves, and nobody will settle it. They count the
+            // request, as those of a check do; slots are released.
             if !outstanding.keys.is_empty() {
-                self.settle_at(outstanding, SettleCosts::Nothing).await?;
+                self.settle_at(outstanding, SettleCosts::Estimate).await?;
             }
             None
         };
@@ -196,7 +196,7 @@ impl Engine {
         drop(policy_of);
         let (response, reserved) = response.split_receipts::<AnyReceipt>();
         let mut parts = ReservedParts::of(&enforced.outcomes, &reserved);
-        parts.add_independent(&log_only.outcomes, &response.independent);
+        parts.add_independent(&log_only.outcomes, &log_only.checks, &response.independent);
         let mut decisions = PlanDecisions::from_take(enforced, log_only, response);
         let named = CandidateRequest { name, ttl, deadline };
         self.reserve_candidates(plan, named, &mut decisions, &mut parts).await;
@@ -221,7 +221,7 @@ impl Engine {
                 let take = TakeRequest { checks, independent, if_unreachable, receipts, deadline };
                 let reserved = provider.reserve(ReserveRequest { take, name, ttl }).wait().await;
                 let Ok(response) = reserved else { continue };
-                parts.add_independent(&outcome, &response.independent);
+                parts.add_independent(&outcome, independent, &response.independent);
                 decisions.add(outcome, response.independent);
             } else if !matches!(record.check.limit, Limit::Concurrency(_)) {
                 let records = std::slice::from_ref(record);
@@ -470,12 +470,13 @@ impl ReservedParts {
         }
     }
 
-    fn add_independent(&mut self, outcomes: &[usize], results: &[CheckResult]) {
-        let is_reserved = |result: &CheckResult| {
+    fn add_independent(&mut self, outcomes: &[usize], checks: &[Check<'_>], results: &[CheckResult]) {
+        let is_allowed = |result: &CheckResult| {
             result.as_ref().is_ok_and(|decision| decision.is_allowed() && !decision.is_substitute())
         };
-        let reserved = outcomes.iter().zip(results).filter(|(_, result)| is_reserved(result));
-        self.keys.extend(reserved.map(|(outcome, _)| *outcome));
+        let results = outcomes.iter().zip(checks).zip(results);
+        let reserved = results.filter(|((_, check), result)| check.is_reservable() && is_allowed(result));
+        self.keys.extend(reserved.map(|((outcome, _), _)| *outcome));
     }
 }
 
@@ -503,7 +504,8 @@ impl<'r> ReservedCounter<'r> {
 
     fn settlement(&self, id: ReservationId, costs: SettleCosts<'_>) -> SettleRequest<'r> {
         let cost = costs.cost_of(self.unit());
-        SettleRequest { check: self.check(cost.unwrap_or(0)), id, keeps_estimate: cost.is_none() }
+        let ending = if cost.is_none() { Ending::Estimate } else { Ending::Cost };
+        SettleRequest { check: self.check(cost.unwrap_or(0)), id, ending }
     }
 
     /// Returns the unit. The usual one needs no allocation.
