@@ -260,6 +260,7 @@ fn walk(seed: u64, connection: &RedisConnection, control: Option<&mut Control>) 
         played += &format!("{now} {step:?}\n");
         let before = control.as_mut().map(|control| dump(control, &prefix));
         let answers = sides.each_mut().map(|side| side.play(&step));
+        played += &format!("    {}\n", answers[0]);
         assert_eq!(answers[0], answers[1], "seed {seed}: this process, then Redis, after:\n{played}");
         let is_denied = matches!(step, Step::Reserve { .. }) && answers[0].starts_with("false");
         counted.denied += usize::from(is_denied);
