@@ -78,7 +78,7 @@ impl Tally {
             (least_left..=LIMIT.saturating_sub(spent)).contains(&left),
             "{provider}: {left} left, {self:?}"
         );
-        assert!(self.denied.load(SeqCst) > 0 && spent > LIMIT / 4, "{provider}: {self:?}");
+        assert!(self.denied.load(SeqCst) > 0 && spent > LIMIT / 20, "{provider}: {self:?}");
     }
 }
 
