@@ -178,7 +178,7 @@ fn told(reserved: &Result<Reservation, TrypemaError>) -> String {
 fn decisions(verdict: &Verdict) -> String {
     let mut told = format!("{:?} {:?}", verdict.outcome(), verdict.retry_after());
     for rule in verdict.rules() {
-        told += &format!("; {} {}", rule.key, told_decision(&rule.decision));
+        told += &format!("; {} {}", rule.key, told_decision(rule.decision));
     }
     told
 }
