@@ -224,6 +224,7 @@ pub(crate) enum FinalCosts {
     /// None.
     Nothing,
     /// These; the estimate of all other units.
+    #[cfg_attr(not(feature = "tower"), allow(dead_code, reason = "only the middleware learns costs piecemeal"))]
     Units(Vec<(Box<str>, u64)>),
 }
 

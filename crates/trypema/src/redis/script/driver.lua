@@ -257,7 +257,7 @@ end
 -- Answers 0 if there is none, 1, or 2 if it was settled before.
 verbs[SETTLE] = function(check, state, reply)
   local s, t = check.strategy, check.held.state
-  local expired = tables().forget_expired(t, now)
+  tables().forget_expired(t, now)
   local e = tables().find(t, check.id, now)
   if not e or e.is_settled then
     reply[#reply + 1] = struct.pack('<I4dddd', 1, 0, 0, 0, 0)
@@ -277,19 +277,19 @@ verbs[SETTLE] = function(check, state, reply)
   end
   tables().settle(t, e, counted)
   t.is_changed = true
-  reply[#reply + 1] = struct.pack('<I4dddd', 1, reserved, counted, refunded, expired)
+  reply[#reply + 1] = struct.pack('<I4dddd', 1, reserved, counted, refunded, e.expires_at)
   return 1
 end
 verbs[RENEW] = function(check, _, reply)
   local t = check.held.state
   local e = tables().find(t, check.id, now)
   if not e or e.is_settled then
-    reply[#reply + 1] = struct.pack('<I4d', 1, 0)
+    reply[#reply + 1] = struct.pack('<I4dd', 1, 0, 0)
     return 0
   end
   tables().renew(t, check.id, now + check.extra)
   t.is_changed = true
-  reply[#reply + 1] = struct.pack('<I4d', 1, now + check.extra)
+  reply[#reply + 1] = struct.pack('<I4dd', 1, e.expires_at, now + check.extra)
   return 1
 end
 verbs[HOLDERS] = function(check, _, reply)
@@ -374,7 +374,7 @@ local function decide_hold(check)
   return (has_room or check.number == CONCURRENCY) and 1 or 4
 end
 
--- Writes one check of a reservation that is admitted. Returns how many others had expired.
+-- Writes one check of a reservation that is admitted.
 local function commit_hold(check)
   local s, t = check.strategy, check.held.state
   local hold = MAX_HOLD
@@ -389,7 +389,7 @@ local function commit_hold(check)
   if is_stepped_back then
     tables().step_back(t, now, hold)
   end
-  local expired = tables().forget_expired(t, now)
+  tables().forget_expired(t, now)
   if check.cost > 0 or check.number ~= CONCURRENCY then
     tables().insert(t, {
       id = check.id, request = check.request, units = check.cost, expires_at = check.expires_at, is_settled = false,
@@ -397,7 +397,6 @@ local function commit_hold(check)
     })
     t.is_changed = true
   end
-  return expired
 end
 
 -- Reserves all checks of a request or none.
@@ -408,9 +407,9 @@ local function reserve_all(checks, reply)
     is_admitted = is_admitted and (numbers[i] == 1 or numbers[i] == 2)
   end
   for i, check in ipairs(checks) do
-    local s, outcome, number, expired = check.strategy, check.outcome, numbers[i], 0
+    local s, outcome, number = check.strategy, check.outcome, numbers[i]
     if number == 1 and is_admitted then
-      expired = commit_hold(check)
+      commit_hold(check)
     elseif number == 0 or number == 1 then
       local record = number == 0 and s.commit or s.record_denied_elsewhere
       if record then
@@ -419,7 +418,7 @@ local function reserve_all(checks, reply)
         end)
       end
     end
-    reply[#reply + 1] = struct.pack('<BdI4dd', 1, number, 1, check.expires_at, expired)
+    reply[#reply + 1] = struct.pack('<BdI4d', 1, number, 1, check.expires_at)
       .. s.encode_outcome(check.limit, outcome)
   end
 end

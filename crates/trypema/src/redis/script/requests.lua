@@ -9,8 +9,8 @@
 --          and for `hold`, `settle`, `renew` and `holders` <c16 id> <c8 digest of the request> <B 1 to keep the estimate>
 -- returns  <d now>, then for each check <B 1> <d number> and, for verbs that decide, stretches as `take` adds them,
 --          for `lease` after <I4 instances> <I4 resets>; `hold`, `settle`, `renew` and `holders` answer <I4 1> and then
---          <d expires at> <d others expired> and the outcome; <d reserved> <d counted> <d refunded> <d others expired>;
---          <d expires at>; and as many entries of reservations.lua as the number says;
+--          <d expires at> and the outcome; <d reserved> <d counted> <d refunded> <d would have expired at>;
+--          <d would have expired at> <d expires at>; and as many entries of reservations.lua as the number says;
 --          or <B 0> <I2 length> and why its request failed: then nothing of that request was spent
 local argument, at = ARGV[1], 1
 local given, requests

@@ -7,13 +7,14 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use super::{Engine, PlanDecisions};
-use crate::check::{Check, CheckResult, Deadline, Receipts, TakeRequest};
+use crate::check::{Check, Deadline, Receipts, TakeRequest};
 use crate::clock::Timestamp;
 use crate::error::TrypemaError;
+use crate::observer::ReservationChange;
 use crate::provider::{AnyReceipt, RecordMode, failure_policy};
 use crate::reservation::{
-    HeldReservation, RenewRequest, ReservationName, ReserveRequest, ReservedCheck, SettleRequest,
-    SettleResult, SettleStatus, SettledCheck,
+    HeldReservation, RenewRequest, RenewedCheck, ReservationName, ReserveRequest, ReservedCheck,
+    SettleRequest, SettleResult, SettleStatus, SettledCheck,
 };
 use crate::rules::plan::Plan;
 use crate::rules::request::{REQUESTS, Request};
@@ -150,19 +151,26 @@ impl Engine {
         plan.decide(&decisions.outcomes, &decisions.decisions);
         self.report(&plan.verdict);
         let keys: Vec<String> =
-            parts.keys.iter().map(|outcome| plan.verdict.key(*outcome).to_owned()).collect();
+            parts.parts.iter().map(|part| plan.verdict.key(part.outcome).to_owned()).collect();
         let outstanding = Outstanding { id: name.id, keys };
         let is_allowed = plan.verdict.is_allowed();
         if !is_allowed && !outstanding.keys.is_empty() {
             // Log-only rules reserve for themselves, and there will be no request to settle. If this fails,
             // their units stay counted until they expire.
-            self.settle_at(&outstanding, SettleCosts::Nothing).await?;
+            self.settle_silently(&outstanding, SettleCosts::Nothing).await?;
+        }
+        if is_allowed {
+            for part in parts.parts.iter().filter(|part| !part.is_known) {
+                let (expires_in, key) = (part.expires_in, plan.verdict.key(part.outcome));
+                let rule = plan.verdict.rule_id(part.outcome);
+                self.report_reservation(rule, key, ReservationChange::Reserved { expires_in });
+            }
         }
         Ok(NewReservation {
             verdict: plan.verdict,
             outstanding: is_allowed.then_some(outstanding),
-            expires_in: parts.expires_in.unwrap_or(ttl),
-            is_repeated: parts.is_repeated,
+            expires_in: parts.parts.iter().map(|part| part.expires_in).min().unwrap_or(ttl),
+            is_repeated: parts.is_repeated(),
         })
     }
 
@@ -189,9 +197,11 @@ impl Engine {
         let response = provider.reserve(request).wait().await?;
         let response = failure_policy::after_reserve(provider, request, response, &policy_of).await?;
         drop(policy_of);
-        let (response, reserved) = response.split_receipts::<AnyReceipt>();
-        let mut parts = ReservedParts::of(&enforced.outcomes, &reserved);
-        parts.add_independent(&log_only.outcomes, &response.independent);
+        let mut parts = ReservedParts::default();
+        parts.add(&enforced.outcomes, &response.receipts);
+        parts.enforced = parts.parts.len();
+        parts.add(&log_only.outcomes, &response.independent_receipts);
+        let response = response.without_receipts::<AnyReceipt>();
         let mut decisions = PlanDecisions::from_take(enforced, log_only, response);
         let named = CandidateRequest { name, ttl, deadline };
         self.reserve_candidates(plan, named, &mut decisions, &mut parts).await;
@@ -216,7 +226,7 @@ impl Engine {
                 let take = TakeRequest { checks, independent, if_unreachable, receipts, deadline };
                 let reserved = provider.reserve(ReserveRequest { take, name, ttl }).wait().await;
                 let Ok(response) = reserved else { continue };
-                parts.add_independent(&outcome, &response.independent);
+                parts.add(&outcome, &response.independent_receipts);
                 decisions.add(outcome, response.independent);
             } else if !matches!(record.check.limit, Limit::Concurrency(_)) {
                 let records = std::slice::from_ref(record);
@@ -296,12 +306,36 @@ impl Engine {
         Spawner::Caller
     }
 
-    /// Settles a reservation at each of its counters.
+    /// Settles a reservation at each of its counters, and reports it to the observer.
     pub(in crate::rules) async fn settle_at(
         &self,
         outstanding: &Outstanding,
         costs: SettleCosts<'_>,
     ) -> Result<Settlement, TrypemaError> {
+        let settled = self.settle_silently(outstanding, costs).await?;
+        for (rule, was_left) in settled.rules.iter().zip(&settled.were_left) {
+            let was_left = *was_left;
+            let change = match (&rule.status, costs) {
+                (SettledStatus::Settled { .. }, SettleCosts::Nothing) => {
+                    ReservationChange::Released { was_left }
+                }
+                (SettledStatus::Settled { .. }, _) => ReservationChange::Settled { was_left },
+                (SettledStatus::SettledBefore | SettledStatus::NotOutstanding, _) => {
+                    ReservationChange::NotOutstanding
+                }
+                (SettledStatus::RuleRemoved | SettledStatus::Failed(_), _) => continue,
+            };
+            self.report_reservation(&rule.rule, &rule.key, change);
+        }
+        Ok(Settlement { rules: settled.rules })
+    }
+
+    /// Settles a reservation at each of its counters.
+    async fn settle_silently(
+        &self,
+        outstanding: &Outstanding,
+        costs: SettleCosts<'_>,
+    ) -> Result<SettledParts, TrypemaError> {
         let set = self.set.load_full();
         let counters = outstanding.counters(&set);
         let settlements: Vec<SettleRequest<'_>> =
@@ -313,6 +347,14 @@ impl Engine {
                 self.waiters.wake_first(settlement.check.key.as_bytes());
             }
         }
+        let mut were_left = results.iter().map(|result| match result {
+            Ok(settled) => settled.expires_in,
+            Err(_) => Duration::ZERO,
+        });
+        let were_left = counters
+            .iter()
+            .map(|counter| counter.as_ref().and_then(|_| were_left.next()).unwrap_or_default())
+            .collect();
         let mut results = results.into_iter();
         let rules = outstanding.keys.iter().zip(counters).map(|(key, counter)| match counter {
             Some(counter) => counter.settled(results.next().unwrap_or_else(|| Ok(SettledCheck::default()))),
@@ -323,7 +365,7 @@ impl Engine {
                 status: SettledStatus::RuleRemoved,
             },
         });
-        Ok(Settlement { rules: rules.collect() })
+        Ok(SettledParts { rules: rules.collect(), were_left })
     }
 
     /// Settles a reservation whose holder is gone: at once if the counters are in this process, otherwise in a
@@ -367,8 +409,18 @@ impl Engine {
             .collect();
         let provider = self.provider();
         let renewed = provider.renew_all(&renewals, provider.deadline()).wait().await;
-        let renewed: Vec<Option<Duration>> = renewed.into_iter().collect::<Result<_, _>>()?;
-        Ok(renewed.into_iter().flatten().min())
+        for (counter, renewed) in counters.iter().flatten().zip(&renewed) {
+            let Ok(renewed) = renewed else { continue };
+            let change = match *renewed {
+                Some(RenewedCheck { was_left, expires_in }) => {
+                    ReservationChange::Renewed { was_left, expires_in }
+                }
+                None => ReservationChange::NotOutstanding,
+            };
+            self.report_reservation(&counter.rule.rule.id, counter.key, change);
+        }
+        let renewed: Vec<Option<RenewedCheck>> = renewed.into_iter().collect::<Result<_, _>>()?;
+        Ok(renewed.into_iter().flatten().map(|renewed| renewed.expires_in).min())
     }
 
     /// Fails if the rules do not declare one of the units.
@@ -426,7 +478,11 @@ impl<'e> ReleaseIfCancelled<'e> {
 impl Drop for ReleaseIfCancelled<'_> {
     fn drop(&mut self) {
         if let Some((outstanding, spawner)) = self.pending.take() {
-            self.engine.settle_in_background(outstanding, FinalCosts::Nothing, &spawner);
+            let engine = Arc::clone(self.engine);
+            spawner.run(async move {
+                // The observer has not heard of the reservation. What cannot be released expires.
+                let _ = engine.settle_silently(&outstanding, SettleCosts::Nothing).await;
+            });
         }
     }
 }
@@ -442,31 +498,46 @@ struct CandidateRequest {
 /// The parts of a plan that were reserved.
 #[derive(Debug, Default)]
 struct ReservedParts {
-    /// The indexes of their outcomes.
-    keys: Vec<usize>,
-    /// The shortest time after which one of them expires.
-    expires_in: Option<Duration>,
-    /// Whether an earlier request made all of them.
-    is_repeated: bool,
+    /// Those of enforced rules, then the others.
+    parts: Vec<ReservedPart>,
+    /// The number of those of enforced rules.
+    enforced: usize,
+}
+
+/// The part of a reservation at one counter.
+#[derive(Debug, Clone, Copy)]
+struct ReservedPart {
+    /// The index of its outcome.
+    outcome: usize,
+    expires_in: Duration,
+    /// Whether an earlier request made it.
+    is_known: bool,
 }
 
 impl ReservedParts {
-    fn of(outcomes: &[usize], reserved: &[Option<ReservedCheck>]) -> Self {
-        let made = || outcomes.iter().zip(reserved).filter_map(|(outcome, part)| Some((*outcome, (*part)?)));
-        Self {
-            keys: made().map(|(outcome, _)| outcome).collect(),
-            expires_in: made().map(|(_, part)| part.expires_in).min(),
-            is_repeated: made().next().is_some() && made().all(|(_, part)| part.is_known),
-        }
+    fn add(&mut self, outcomes: &[usize], reserved: &[Option<ReservedCheck>]) {
+        let part = |(outcome, part): (&usize, &Option<ReservedCheck>)| {
+            let ReservedCheck { expires_in, is_known } = (*part)?;
+            Some(ReservedPart { outcome: *outcome, expires_in, is_known })
+        };
+        self.parts.extend(outcomes.iter().zip(reserved).filter_map(part));
     }
 
-    fn add_independent(&mut self, outcomes: &[usize], results: &[CheckResult]) {
-        let is_reserved = |result: &CheckResult| {
-            result.as_ref().is_ok_and(|decision| decision.is_allowed() && !decision.is_substitute())
+    /// Whether an earlier request made the reservation. A log-only rule may have denied the first request and
+    /// not the second, so it only counts if there is no other rule.
+    fn is_repeated(&self) -> bool {
+        let decisive = match self.enforced {
+            0 => &self.parts[..],
+            enforced => &self.parts[..enforced],
         };
-        let reserved = outcomes.iter().zip(results).filter(|(_, result)| is_reserved(result));
-        self.keys.extend(reserved.map(|(outcome, _)| *outcome));
+        !decisive.is_empty() && decisive.iter().all(|part| part.is_known)
     }
+}
+
+/// The result of settling a reservation, and for each counter the time after which it would have expired.
+struct SettledParts {
+    rules: Vec<SettledRule>,
+    were_left: Vec<Duration>,
 }
 
 /// A counter of a reservation, with its rule.
