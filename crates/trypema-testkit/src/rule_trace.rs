@@ -33,13 +33,21 @@ mod file;
 mod parse;
 mod replay;
 mod request;
+mod reservation;
+mod step;
+mod written;
 
 pub use answer::{CounterAnswer, Counters, RuleAnswer, RuleOutcome};
 #[cfg(feature = "redis")]
 pub use engine::EngineSubject;
-pub use file::{InvalidRuleTrace, RuleStep, RuleTrace};
+pub use file::{InvalidRuleTrace, RuleTrace};
 pub use replay::{Replayed, RuleMismatch, RuleSubject, replay};
 pub use request::{CheckBody, Mode, SetBody};
+pub use reservation::{
+    ReleaseBody, RenewBody, RenewedAnswer, ReserveAnswer, ReserveBody, ReservedAnswer, SettleBody, Settled,
+    SettledAnswer,
+};
+pub use step::{RuleStep, StepAnswer, StepRequest};
 
 #[cfg(test)]
 mod tests;

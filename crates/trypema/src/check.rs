@@ -31,6 +31,13 @@ impl<'a> Check<'a> {
         Self { key, limit, cost, is_postpaid: false }
     }
 
+    /// Whether a reservation of this check has an entry. A slot of no units is no slot, but a reservation of no
+    /// units of another limit may be settled at more.
+    #[cfg(feature = "rules")]
+    pub(crate) fn is_reservable(&self) -> bool {
+        self.cost > 0 || !matches!(self.limit, Limit::Concurrency(_))
+    }
+
     /// Returns the same check, postpaid: it is admitted if at least one unit is free, even if its cost is 0. A
     /// cost that does not fit is recorded all the same, and later calls wait until the overdraft is paid. An abuse
     /// limit counts an attempt as usual.

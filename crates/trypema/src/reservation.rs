@@ -43,14 +43,25 @@ pub(crate) struct SettleRequest<'a> {
     /// The counter, and the units that were really spent as its cost.
     pub(crate) check: Check<'a>,
     pub(crate) id: ReservationId,
-    /// Whether the reserved units count as the ones that were spent.
-    pub(crate) keeps_estimate: bool,
+    pub(crate) ending: Ending,
+}
+
+/// The end of a reservation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// The cost was really spent.
+    Cost = 0,
+    /// The reserved units count as the ones that were spent.
+    Estimate = 1,
+    /// The request was denied elsewhere, so it was never reserved. Unlike a release it is not remembered, even
+    /// if the caller chose the id: the same request may be made again, and spends then.
+    Undone = 2,
 }
 
 impl<'a> SettleRequest<'a> {
-    /// Gives back all units.
-    pub(crate) fn release(check: Check<'a>, id: ReservationId) -> Self {
-        Self { check: Check { cost: 0, ..check }, id, keeps_estimate: false }
+    /// Gives back all units, as if the request had never been made.
+    pub(crate) fn undo(check: Check<'a>, id: ReservationId) -> Self {
+        Self { check: Check { cost: 0, ..check }, id, ending: Ending::Undone }
     }
 }
 

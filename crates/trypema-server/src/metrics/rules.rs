@@ -204,7 +204,7 @@ impl RuleMetrics {
         let rule_counters = self.rule_counters.load();
         for rule in &settlement.rules {
             let SettledStatus::Settled { reserved, counted, .. } = rule.status else { continue };
-            if let Some(entry) = rule_counters.get(rule.rule.as_str()) {
+            if let Some(entry) = rule_counters.get(rule.rule()) {
                 entry.rule.units.add(counted.saturating_sub(reserved).min(MAX_UNITS_AT_ONCE));
             }
         }

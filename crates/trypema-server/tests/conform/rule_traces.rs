@@ -134,8 +134,9 @@ fn counters_that_may_be_leased() {
 #[test]
 fn a_spoiled_answer_is_found() {
     let mut trace = traces().into_iter().find(|trace| trace.name == "units_all_or_nothing.yaml").unwrap();
-    trace.steps[1].expected.counters.insert("calls|user=ann".to_owned(), CounterAnswer::Allowed(4));
-    trace.steps[2].expected.outcome = RuleOutcome::Denied { by: "money".to_owned(), wait: None };
+    let mut spoiled = |step: usize| trace.steps[step].expected.verdict_mut().unwrap();
+    spoiled(1).counters.insert("calls|user=ann".to_owned(), CounterAnswer::Allowed(4));
+    spoiled(2).outcome = RuleOutcome::Denied { by: "money".to_owned(), wait: None };
     let found = replay(&trace, &mut OverHttp::start(&trace, "")).mismatches;
     assert_eq!(found.iter().map(|mismatch| mismatch.step).collect::<Vec<_>>(), [2, 3]);
 }

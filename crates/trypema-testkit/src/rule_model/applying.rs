@@ -1,8 +1,8 @@
 //! Which rules apply to a request, under which counters, at which cost.
 
-use trypema::rules::{Condition, IfMissing, KeyVerdict, Override, Rule, Rules, Scope};
+use trypema::rules::{Condition, IfMissing, KeyVerdict, Numbers, Override, Rule, Rules, Scope};
 
-use super::window::AlignedWindow;
+use super::limit::ModelLimit;
 use crate::rule_trace::SetBody;
 
 /// A rule that applies to a request.
@@ -17,7 +17,7 @@ pub(super) struct Asked<'m> {
 pub(super) enum AskedPart {
     Counter {
         key: String,
-        window: AlignedWindow,
+        limit: ModelLimit,
         cost: u64,
     },
     /// An override blocks the counter.
@@ -30,13 +30,24 @@ pub(super) enum AskedPart {
     },
 }
 
+/// The purpose of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// "Plain checks cannot hold anything: they skip the rule."
+    Check,
+    Reserve,
+}
+
 /// Returns the rules that apply, by priority. The error is that of a rule with `if_missing: error`.
 pub(super) fn applying<'m>(
     written: &'m Rules,
     sets: &[SetBody],
     exempting: &[Option<String>],
+    purpose: Purpose,
 ) -> Result<Vec<Asked<'m>>, String> {
-    let mut rules: Vec<&Rule> = written.rules.iter().filter(|rule| rule.enabled).collect();
+    let is_asked =
+        |rule: &Rule| purpose == Purpose::Reserve || !matches!(rule.strategy, Numbers::Concurrency(_));
+    let mut rules: Vec<&Rule> = written.rules.iter().filter(|rule| rule.enabled && is_asked(rule)).collect();
     rules.sort_by_key(|rule| (rule.priority, &rule.id));
     let mut all = Vec::new();
     for rule in rules {
@@ -97,8 +108,8 @@ fn asked_of(
         };
     };
     let strategy = overriding.and_then(|overriding| overriding.strategy.as_ref());
-    let window = AlignedWindow::of(strategy.unwrap_or(&rule.strategy));
-    Ok(window.map(|window| AskedPart::Counter { key, window, cost }))
+    let limit = ModelLimit::of(strategy.unwrap_or(&rule.strategy));
+    Ok(limit.map(|limit| AskedPart::Counter { key, limit, cost }))
 }
 
 /// Adds a part of a rule. "A counter that two sets hit is asked for the sum." A rule denies a request once for

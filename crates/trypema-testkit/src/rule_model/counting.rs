@@ -7,18 +7,20 @@ use trypema::clock::Timestamp;
 use trypema::rules::{Action, Rule};
 
 use super::applying::{Asked, AskedPart};
+use super::limit::ModelLimit;
+use super::window::AlignedWindow;
 use crate::rule_trace::{CounterAnswer, Mode, RuleAnswer, RuleOutcome};
 
 /// The decision of one rule.
-struct Decided<'m> {
-    rule: &'m Rule,
-    answer: CounterAnswer,
+pub(super) struct Decided<'m> {
+    pub(super) rule: &'m Rule,
+    pub(super) answer: CounterAnswer,
     /// The wait until the rule allows the request; `None` is never.
-    wait: Option<Duration>,
+    pub(super) wait: Option<Duration>,
 }
 
 impl Decided<'_> {
-    fn is_denying(&self) -> bool {
+    pub(super) fn is_denying(&self) -> bool {
         !matches!(self.answer, CounterAnswer::Allowed(_)) && !self.rule.is_shadow()
     }
 
@@ -36,46 +38,30 @@ pub(super) struct CountedUnits(BTreeMap<(String, u64), u64>);
 impl CountedUnits {
     /// Decides on the rules that apply, and counts what is spent.
     pub(super) fn count(&mut self, at: Timestamp, mode: Mode, asked: &[Asked<'_>]) -> RuleAnswer {
-        // A rule that denies the request whatever its counter is: the counters of other rules are not asked.
-        let is_refusing =
-            |asked: &Asked<'_>| !matches!(asked.part, AskedPart::Counter { .. }) && !asked.rule.is_shadow();
-        let is_refused = mode != Mode::Record && asked.iter().any(is_refusing);
+        let is_refused = mode != Mode::Record && is_refused(asked);
         let mut decided = Vec::new();
         let mut spent = Vec::new();
         for Asked { rule, part } in asked {
-            let (name, answer, wait) = match part {
-                AskedPart::Missing { name } => (rule.id.clone(), CounterAnswer::Missing(name.clone()), None),
-                AskedPart::Blocked { key } => (key.clone(), CounterAnswer::Blocked, None),
+            let (name, one) = match part {
                 AskedPart::Counter { .. } if is_refused && !rule.is_shadow() => continue,
-                AskedPart::Counter { key, window, cost } => {
-                    let name = (key.clone(), window.start_us(at));
-                    let counted = self.0.get(&name).copied().unwrap_or(0);
-                    let left = window.limit.saturating_sub(counted);
-                    let wait = window.until_end(at);
-                    // "`postpaid: true`: it denies while nothing is left (it asks for one unit), and records
-                    // whatever cost is reported, overdrawing if necessary."
-                    let asked = match (rule.postpaid, mode) {
+                AskedPart::Counter { key, limit, cost } => {
+                    // A check has no counters of units that are held.
+                    let ModelLimit::Window(window) = limit else { continue };
+                    let needed = match (rule.postpaid, mode) {
                         (false, _) => *cost,
                         (true, Mode::Record) => 0,
                         (true, _) => 1,
                     };
-                    if asked <= left {
-                        spent.push((*rule, name, *cost));
-                        (
-                            key.clone(),
-                            CounterAnswer::Allowed(left.saturating_sub(*cost)),
-                            Some(Duration::ZERO),
-                        )
-                    } else {
-                        (
-                            key.clone(),
-                            CounterAnswer::Denied(left),
-                            Some(wait).filter(|_| asked <= window.limit),
-                        )
+                    let left = self.left(key, *window, at);
+                    let one = decide(left, window.limit, needed, *cost, window.until_end(at));
+                    if matches!(one.answer, CounterAnswer::Allowed(_)) {
+                        spent.push((*rule, key, *window, *cost));
                     }
+                    (key.clone(), one)
                 }
+                part => refused(rule, part),
             };
-            decided.push((name, Decided { rule, answer, wait }));
+            decided.push((name, Decided { rule, answer: one.answer, wait: one.wait }));
         }
         let is_denied = decided.iter().any(|(_, decided)| decided.is_denying());
         let is_counted = |rule: &Rule| match mode {
@@ -84,19 +70,86 @@ impl CountedUnits {
             Mode::Peek => false,
             Mode::Record => true,
         };
-        let spent: Vec<_> = spent
-            .into_iter()
-            .filter(|(rule, ..)| is_counted(rule))
-            .map(|(_, name, cost)| (name, cost))
-            .collect();
-        let outcome = outcome(decided.iter().map(|(_, decided)| decided));
-        let counters = decided.into_iter().map(|(name, decided)| (name, decided.answer)).collect();
-        for (name, cost) in spent {
-            let counted = self.0.entry(name).or_default();
-            *counted = counted.saturating_add(cost);
+        for (_, key, window, cost) in spent.into_iter().filter(|(rule, ..)| is_counted(rule)) {
+            self.add(key, window, at, cost);
         }
-        RuleAnswer { outcome, counters, candidates: None }
+        answer(decided)
     }
+
+    /// Returns the units that are left of a window.
+    pub(super) fn left(&self, key: &str, window: AlignedWindow, at: Timestamp) -> u64 {
+        let counted = self.0.get(&(key.to_owned(), window.start_us(at))).copied().unwrap_or(0);
+        window.limit.saturating_sub(counted)
+    }
+
+    /// Counts units.
+    pub(super) fn add(&mut self, key: &str, window: AlignedWindow, at: Timestamp, cost: u64) {
+        let counted = self.0.entry((key.to_owned(), window.start_us(at))).or_default();
+        *counted = counted.saturating_add(cost);
+    }
+
+    /// "A refund applies where the take was recorded, if it still counts there." Returns the units refunded.
+    pub(super) fn refund(&mut self, key: &str, window: AlignedWindow, refund: Refund) -> u64 {
+        let Refund { recorded, at, units } = refund;
+        if window.start_us(recorded) != window.start_us(at) {
+            return 0;
+        }
+        let counted = self.0.entry((key.to_owned(), window.start_us(recorded))).or_default();
+        let refunded = units.min(*counted);
+        *counted -= refunded;
+        refunded
+    }
+}
+
+/// Units to refund, and when they were recorded.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Refund {
+    pub(super) recorded: Timestamp,
+    pub(super) at: Timestamp,
+    pub(super) units: u64,
+}
+
+/// The decision of a counter.
+pub(super) struct CounterDecision {
+    pub(super) answer: CounterAnswer,
+    /// See [`Decided::wait`].
+    pub(super) wait: Option<Duration>,
+}
+
+/// Decides on a counter of which `left` units are left. "`postpaid: true`: it denies while nothing is left (it
+/// asks for one unit), and records whatever cost is reported, overdrawing if necessary."
+pub(super) fn decide(left: u64, limit: u64, needed: u64, cost: u64, wait: Duration) -> CounterDecision {
+    match needed <= left {
+        true => {
+            let answer = CounterAnswer::Allowed(left.saturating_sub(cost));
+            CounterDecision { answer, wait: Some(Duration::ZERO) }
+        }
+        false => {
+            let wait = Some(wait).filter(|_| needed <= limit);
+            CounterDecision { answer: CounterAnswer::Denied(left), wait }
+        }
+    }
+}
+
+/// Returns the decision of a rule that has no counter, or blocks it.
+pub(super) fn refused(rule: &Rule, part: &AskedPart) -> (String, CounterDecision) {
+    let (name, answer) = match part {
+        AskedPart::Missing { name } => (rule.id.clone(), CounterAnswer::Missing(name.clone())),
+        AskedPart::Blocked { key } | AskedPart::Counter { key, .. } => (key.clone(), CounterAnswer::Blocked),
+    };
+    (name, CounterDecision { answer, wait: None })
+}
+
+/// Whether a rule denies the request whatever its counter is: the counters of other rules are not asked.
+pub(super) fn is_refused(asked: &[Asked<'_>]) -> bool {
+    asked.iter().any(|asked| !matches!(asked.part, AskedPart::Counter { .. }) && !asked.rule.is_shadow())
+}
+
+/// Returns the answer of decisions that are sorted by priority.
+pub(super) fn answer(decided: Vec<(String, Decided<'_>)>) -> RuleAnswer {
+    let outcome = outcome(decided.iter().map(|(_, decided)| decided));
+    let counters = decided.into_iter().map(|(name, decided)| (name, decided.answer)).collect();
+    RuleAnswer { outcome, counters, candidates: None }
 }
 
 /// Returns the outcome of decisions that are sorted by priority. A rule that rejects decides before one that

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use trypema::rules::{
-    Action, CalendarPeriod, Condition, FixedWindowNumbers, IfMissing, KeyVerdict, Numbers, Override, Period,
-    Rule, Rules, Scope,
+    Action, CalendarPeriod, ConcurrencyNumbers, Condition, FixedWindowNumbers, IfMissing, KeyVerdict,
+    Numbers, Override, Period, Rule, Rules, Scope,
 };
 
 use crate::random::Random;
-use crate::rule_trace::{CheckBody, Mode, SetBody};
+use crate::rule_trace::{
+    CheckBody, Mode, ReleaseBody, RenewBody, ReserveBody, SetBody, SettleBody, StepRequest,
+};
 
 /// The units that rules declare. Requests sometimes name another one.
 const UNITS: [&str; 2] = ["tokens", "usd_micros"];
@@ -26,7 +28,7 @@ const ATTRIBUTES: [(&str, &[&str]); 4] = [
 const PATTERNS: [&str; 12] =
     ["gpt-5", "claude-3", "eu-1", "acme", "ann", "gpt-*", "*-mini", "*-*", "*-1", "a*", "g*-5", "*o*"];
 
-/// Returns up to six rules with fixed windows, some overrides and lists.
+/// Returns up to six rules with fixed windows or limits on units held, some overrides and lists.
 pub fn draw_rules(random: &mut Random) -> Rules {
     let count = random.between(1, 6);
     let rules: Vec<Rule> = (0..count).map(|number| rule(random, number)).collect();
@@ -53,14 +55,16 @@ fn rule(random: &mut Random, number: u64) -> Rule {
     let pattern: String = key.iter().map(|name| format!("{{{name}}}")).collect();
     let action = random.pick(&[Action::Reject, Action::Reject, Action::Throttle, Action::LogOnly]);
     let unit = random.pick(&[None, None, Some("requests"), Some("tokens"), Some("usd_micros")]);
+    let strategy = if random.once_in(5) { slots(random) } else { numbers(random) };
+    let is_slots = matches!(strategy, Numbers::Concurrency(_));
     Rule {
         id: format!("r{number}"),
         name: None,
         scope: if key.is_empty() { Scope::Global } else { Scope::User },
         key_pattern: Some(pattern),
-        strategy: numbers(random),
+        strategy,
         unit: unit.map(str::to_owned),
-        postpaid: random.once_in(5),
+        postpaid: !is_slots && random.once_in(5),
         plan_tiers: if random.once_in(8) { vec!["free".to_owned()] } else { Vec::new() },
         endpoints: endpoints(random),
         when: conditions(random, &key),
@@ -81,6 +85,11 @@ fn numbers(random: &mut Random) -> Numbers {
     let window = window.map(|seconds| Period(Duration::from_secs(seconds)));
     let per = window.is_none().then(|| random.pick(&[CalendarPeriod::Day, CalendarPeriod::Week]));
     Numbers::FixedWindow(FixedWindowNumbers { limit, window, per, zone, starts })
+}
+
+fn slots(random: &mut Random) -> Numbers {
+    let hold = Period(Duration::from_millis(random.pick(&[1_500, 10_000, 60_000])));
+    Numbers::Concurrency(ConcurrencyNumbers { limit: random.between(1, 9), hold })
 }
 
 fn endpoints(random: &mut Random) -> Vec<String> {
@@ -113,8 +122,42 @@ fn overriding(random: &mut Random, rule: &Rule) -> Override {
     let key: BTreeMap<String, String> =
         in_key.map(|(name, values)| (name.to_owned(), random.pick(values).to_owned())).collect();
     let verdict = random.pick(&[None, None, Some(KeyVerdict::Allow), Some(KeyVerdict::Block)]);
-    let strategy = verdict.is_none().then(|| numbers(random));
+    let strategy = verdict.is_none().then(|| match rule.strategy {
+        Numbers::Concurrency(_) => slots(random),
+        _ => numbers(random),
+    });
     Override { rule: rule.id.clone(), key, strategy, verdict }
+}
+
+/// Returns a step of a trace that has made `reservations` reservations, named `n0`, `n1` and so on.
+pub fn draw_step(random: &mut Random, reservations: u64) -> StepRequest {
+    let ttl =
+        |random: &mut Random| Period(Duration::from_millis(random.pick(&[900, 4_000, 30_000, 3_600_000])));
+    let reservation = |random: &mut Random| {
+        // Mostly one of the last ones.
+        let back = if random.once_in(4) { random.below(12) } else { random.below(3) };
+        format!("n{}", reservations.saturating_sub(1 + back))
+    };
+    match random.below(12) {
+        0..=2 if reservations > 0 => {
+            let costs = if random.once_in(4) { BTreeMap::new() } else { costs(random) };
+            StepRequest::Settle(SettleBody { reservation: reservation(random), costs })
+        }
+        3 if reservations > 0 => StepRequest::Release(ReleaseBody { reservation: reservation(random) }),
+        4 if reservations > 0 => {
+            StepRequest::Renew(RenewBody { reservation: reservation(random), ttl: ttl(random) })
+        }
+        5..=8 => {
+            let id = random.once_in(3).then(|| random.pick(&["one", "two"]).to_owned());
+            let ttl = (!random.once_in(3)).then(|| ttl(random));
+            let check = draw_request(random);
+            StepRequest::Reserve(
+                ReserveBody { ttl, id, ..ReserveBody::of_check(check) },
+                Some(format!("n{reservations}")),
+            )
+        }
+        _ => StepRequest::Request(draw_request(random)),
+    }
 }
 
 /// Returns a request of one or several attribute sets.

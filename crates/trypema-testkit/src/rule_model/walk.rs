@@ -5,12 +5,14 @@ use std::time::Duration;
 use trypema::clock::Timestamp;
 use trypema::rules::Rules;
 
-use super::{RuleModel, draw_request, draw_rules};
+use super::{RuleModel, draw_rules, draw_step};
 use crate::random::Random;
-use crate::rule_trace::{RuleAnswer, RuleOutcome, RuleStep, RuleSubject, RuleTrace};
+use crate::rule_trace::{
+    ReserveBody, RuleOutcome, RuleStep, RuleSubject, RuleTrace, SettledAnswer, StepAnswer, StepRequest,
+};
 
 /// The number of requests to each set of rules.
-const STEPS: u64 = 30;
+const STEPS: u64 = 40;
 
 /// The longest time between two requests: three days.
 const LONGEST_PAUSE_MS: u64 = 259_200_000;
@@ -27,6 +29,14 @@ pub struct Walked {
     pub denied: usize,
     /// The number of requests that failed.
     pub failed: usize,
+    /// The number of reservations that were made or repeated.
+    pub reserved: usize,
+    /// The number of reservations that a repeated request has found.
+    pub repeated: usize,
+    /// The number of counters that were settled.
+    pub settled: usize,
+    /// The number of renewals of a reservation that was outstanding.
+    pub renewed: usize,
 }
 
 /// Sends the random requests of a seed to the model and to the subject that `subject_of` makes of the rules.
@@ -39,13 +49,15 @@ pub fn walk<S: RuleSubject>(seed: u64, subject_of: impl FnOnce(&Rules) -> S) -> 
     };
     let mut subject = subject_of(&rules);
     let mut trace = RuleTrace { name: format!("seed {seed}"), rules, steps: Vec::new() };
-    let (mut now, mut walked) = (START, Walked::default());
+    let (mut now, mut walked, mut reservations) = (START, Walked::default(), 0);
     for _ in 0..STEPS {
         now = now + pause(&mut random);
-        let request = draw_request(&mut random);
-        let (Some(expected), Some(got)) = (model.ask(now, &request), subject.ask(now, &request)) else {
+        let request = draw_step(&mut random, reservations);
+        let (Some(expected), Some(got)) = (model.answer(now, &request), subject.answer(now, &request)) else {
             continue;
         };
+        let is_reserved = matches!(&expected, StepAnswer::Reserved(answer) if answer.reserved.is_some());
+        reservations += u64::from(is_reserved);
         walked.add(&expected);
         trace.steps.push(RuleStep { at: now, request, expected: expected.clone() });
         if !got.fulfils(&expected) {
@@ -56,12 +68,37 @@ pub fn walk<S: RuleSubject>(seed: u64, subject_of: impl FnOnce(&Rules) -> S) -> 
 }
 
 impl Walked {
-    fn add(&mut self, answer: &RuleAnswer) {
-        match answer.outcome {
-            RuleOutcome::Allowed | RuleOutcome::AllowedByList(_) => self.allowed += 1,
-            RuleOutcome::Error(_) => self.failed += 1,
-            _ => self.denied += 1,
+    fn add(&mut self, answer: &StepAnswer) {
+        if let Some(verdict) = answer.verdict() {
+            match &verdict.outcome {
+                outcome if outcome.is_allowed() => self.allowed += 1,
+                RuleOutcome::Error(_) => self.failed += 1,
+                _ => self.denied += 1,
+            }
         }
+        match answer {
+            StepAnswer::Reserved(answer) => {
+                self.reserved += usize::from(answer.reserved.is_some());
+                self.repeated += usize::from(answer.reserved.is_some_and(|reserved| reserved.is_repeated));
+            }
+            StepAnswer::Settled(Ok(settled)) => {
+                let is_settled = |answer: &&SettledAnswer| matches!(answer, SettledAnswer::Settled { .. });
+                self.settled += settled.values().filter(is_settled).count();
+            }
+            StepAnswer::Renewed(Ok(renewed)) => self.renewed += usize::from(renewed.0.is_some()),
+            _ => {}
+        }
+    }
+
+    /// Adds the outcomes of another walk.
+    pub fn join(&mut self, other: &Self) {
+        self.allowed += other.allowed;
+        self.denied += other.denied;
+        self.failed += other.failed;
+        self.reserved += other.reserved;
+        self.repeated += other.repeated;
+        self.settled += other.settled;
+        self.renewed += other.renewed;
     }
 }
 

@@ -115,6 +115,11 @@ fn counter(decided: &RuleDecision<'_>) -> (String, CounterAnswer) {
 }
 
 impl RuleOutcome {
+    /// Whether the request may proceed.
+    pub fn is_allowed(&self) -> bool {
+        matches!(self, Self::Allowed | Self::AllowedByList(_))
+    }
+
     fn of(verdict: &Verdict) -> Self {
         let listed = || Some(format!("{}={}", verdict.listed_by()?, verdict.listed_entry()?));
         let by = || verdict.decided_by().map_or(String::new(), |decided| decided.rule.id.clone());

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use trypema::clock::Timestamp;
 use trypema::rules::{Document, Override, Period, Rule, RuleSet, Rules};
 
-use super::answer::{Counters, RuleAnswer, RuleOutcome};
-use super::request::CheckBody;
+use super::step::RuleStep;
+use super::written::WrittenStep;
 
 /// The time of the first step, 2020-09-13 13:00:00 UTC: a full hour, so that windows aligned to the epoch are
 /// easy to count.
@@ -31,17 +31,6 @@ pub struct RuleTrace {
     pub steps: Vec<RuleStep>,
 }
 
-/// A request, and the answer to it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct RuleStep {
-    /// The time of the request.
-    pub at: Timestamp,
-    /// The request.
-    pub request: CheckBody,
-    /// The expected answer.
-    pub expected: RuleAnswer,
-}
-
 /// The contents of a file. A rules file with `steps`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -56,20 +45,6 @@ struct WrittenTrace {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     block: BTreeMap<String, Vec<String>>,
     steps: Vec<WrittenStep>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenStep {
-    /// The time since the step before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    after: Option<Period>,
-    request: CheckBody,
-    answer: RuleOutcome,
-    #[serde(default, skip_serializing_if = "Counters::is_empty")]
-    counters: Counters,
-    #[serde(default, skip_serializing_if = "Counters::is_empty")]
-    candidates: Counters,
 }
 
 /// An error in a rule trace.
@@ -114,14 +89,14 @@ impl RuleTrace {
         let steps = steps.into_iter().enumerate().map(|(index, step)| {
             let default = if index == 0 { Duration::ZERO } else { DEFAULT_AFTER };
             now = now + step.after.map_or(default, |Period(after)| after);
-            let WrittenStep { request, answer: outcome, counters, candidates, .. } = step;
-            if matches!(outcome, RuleOutcome::Error(_)) && !(counters.is_empty() && candidates.is_empty()) {
-                return Err(format!("steps[{index}]: an error has no counters"));
-            }
-            let expected = RuleAnswer { outcome, counters, candidates: Some(candidates) };
-            Ok(RuleStep { at: now, request, expected })
+            step.read(now).map_err(|problem| format!("steps[{index}]: {problem}"))
         });
         Ok(Self { name: name.to_owned(), rules, steps: steps.collect::<Result<_, String>>()? })
+    }
+
+    /// Whether the trace has reservations.
+    pub fn has_reservations(&self) -> bool {
+        self.steps.iter().any(|step| step.request.as_check().is_none())
     }
 
     /// Reads all traces of a folder, sorted by name.
@@ -149,13 +124,7 @@ impl RuleTrace {
         let steps = self.steps.iter().map(|step| {
             let after_us = step.at.as_micros().saturating_sub(before.as_micros());
             before = step.at;
-            WrittenStep {
-                after: Some(Period(Duration::from_micros(after_us))),
-                request: step.request.clone(),
-                answer: step.expected.outcome.clone(),
-                counters: step.expected.counters.clone(),
-                candidates: step.expected.candidates.clone().unwrap_or_default(),
-            }
+            WrittenStep::of(step, Duration::from_micros(after_us))
         });
         let written = WrittenTrace { units, rules, overrides, allow, block, steps: steps.collect() };
         // JSON is YAML. Texts and numbers can always be written.

@@ -7,12 +7,18 @@ use trypema::clock::Timestamp;
 use super::answer::RuleAnswer;
 use super::file::RuleTrace;
 use super::request::CheckBody;
+use super::step::{StepAnswer, StepRequest};
 
 /// Something that answers requests by rules.
 pub trait RuleSubject {
     /// Sends a request at a time, which is not before that of the last request. Returns `None` if the subject
     /// has no way to send it.
     fn ask(&mut self, at: Timestamp, request: &CheckBody) -> Option<RuleAnswer>;
+
+    /// Sends the request of a step. A subject without reservations only answers checks.
+    fn answer(&mut self, at: Timestamp, request: &StepRequest) -> Option<StepAnswer> {
+        request.as_check().and_then(|request| self.ask(at, request)).map(StepAnswer::Verdict)
+    }
 }
 
 /// The result of replaying a trace.
@@ -50,7 +56,7 @@ impl fmt::Display for RuleMismatch {
 pub fn replay(trace: &RuleTrace, subject: &mut dyn RuleSubject) -> Replayed {
     let mut replayed = Replayed::default();
     for (step, number) in trace.steps.iter().zip(1..) {
-        let Some(got) = subject.ask(step.at, &step.request) else { continue };
+        let Some(got) = subject.answer(step.at, &step.request) else { continue };
         replayed.answered += 1;
         if !got.fulfils(&step.expected) {
             replayed.mismatches.push(RuleMismatch {

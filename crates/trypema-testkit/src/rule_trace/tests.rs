@@ -1,6 +1,6 @@
 //! Tests of the reader and of the comparison.
 
-use super::{CheckBody, RuleOutcome, RuleTrace, replay};
+use super::{CheckBody, RuleOutcome, RuleTrace, StepRequest, replay};
 use crate::rule_model::RuleModel;
 
 const GOOD: &str = r#"# Every part of the format.
@@ -33,6 +33,13 @@ steps:
 
 fn parse(text: &str) -> RuleTrace {
     RuleTrace::parse("t.yaml", text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn request(trace: &RuleTrace, step: usize) -> CheckBody {
+    match &trace.steps[step].request {
+        StepRequest::Request(request) => request.clone(),
+        other => panic!("{other:?}"),
+    }
 }
 
 fn mismatches(trace: &RuleTrace) -> Vec<usize> {
@@ -107,8 +114,8 @@ fn a_trace_is_written_as_it_is_read() {
 #[test]
 fn a_request_has_the_form_of_http() {
     let trace = parse(GOOD);
-    let json = serde_json::to_string(&trace.steps[0].request).expect("text and numbers");
+    let json = serde_json::to_string(&request(&trace, 0)).expect("text and numbers");
     assert_eq!(json, r#"{"attributes":{"user":"ann"},"costs":{"tokens":4}}"#);
-    assert_eq!(serde_json::from_str::<CheckBody>(&json).expect("the same"), trace.steps[0].request);
-    assert!(matches!(trace.steps[6].expected.outcome, RuleOutcome::Error(_)));
+    assert_eq!(serde_json::from_str::<CheckBody>(&json).expect("the same"), request(&trace, 0));
+    assert!(matches!(trace.steps[6].expected.verdict().expect("a check").outcome, RuleOutcome::Error(_)));
 }

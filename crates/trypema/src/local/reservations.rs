@@ -5,10 +5,9 @@
 //! order of map and shard, and stay locked while the counters are locked and changed. So a reservation is at
 //! all of its counters or at none, and nobody can settle it in between.
 
-use std::fmt::Write as _;
+use std::borrow::Cow;
 use std::time::Duration;
 
-use super::limiter::LocalLimiter;
 use super::lock::LockGuard;
 use super::map::{HashedKey, NewState, StateMap};
 use super::multi::HasLocalLimiter;
@@ -19,7 +18,7 @@ use crate::clock::Timestamp;
 use crate::decision::Decision;
 use crate::error::TrypemaError;
 use crate::reservation::{
-    HeldReservation, RenewRequest, RenewedCheck, ReservationName, ReserveRequest, ReserveResponse,
+    Ending, HeldReservation, RenewRequest, RenewedCheck, ReservationName, ReserveRequest, ReserveResponse,
     ReservedCheck, SettleRequest, SettleStatus, SettledCheck,
 };
 use crate::strategy::reservations::{Entry, MAX_HOLD, ReservationTable};
@@ -36,7 +35,7 @@ struct TableLocation<'p> {
     /// Distinguishes the two maps, and orders their locks.
     map_number: usize,
     shard: usize,
-    key: HashedKey<'static>,
+    key: HashedKey<'p>,
 }
 
 /// A locked shard of tables.
@@ -47,6 +46,9 @@ struct LockedShard<'p> {
 }
 
 /// The state of a check of a reservation before the counters are asked.
+///
+/// The counter of a concurrency limit is its table, which is locked. So its usage is read here, and never from
+/// the limiter, which would wait for the lock forever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TableDecision {
     /// The reservation is known, and expires at this time. With the units left, as of a concurrency limit.
@@ -111,7 +113,7 @@ impl LocalRateLimiterProvider {
                 request: request.name.request,
                 units: check.cost.min(MAX_EXACT),
                 recorded: decided[location.index].1,
-                expires_at: now + request.ttl,
+                expires_at: expiry(now, request.ttl),
                 is_settled: false,
             });
             response.receipts.push(write_table(check, location, shard, now, state, entry));
@@ -172,7 +174,7 @@ impl LocalRateLimiterProvider {
     }
 
     pub(super) fn settle(&self, settlement: &SettleRequest<'_>) -> SettledCheck {
-        let SettleRequest { check, id, keeps_estimate } = settlement;
+        let SettleRequest { check, id, ending } = settlement;
         let (location, now) = (self.locate_table(0, check), self.now());
         let mut shard = location.map.shard_at(location.shard);
         let Some(table) = shard.find(location.key.hash, &location.key.key) else {
@@ -183,14 +185,17 @@ impl LocalRateLimiterProvider {
             return SettledCheck { status: SettleStatus::SettledBefore, ..SettledCheck::default() };
         }
         let reserved = entry.units;
-        let counted = if *keeps_estimate { reserved } else { check.cost };
+        let counted = if *ending == Ending::Estimate { reserved } else { check.cost };
         let refunded = match check.limit {
             Limit::Concurrency(_) => reserved,
             _ => self.count_difference(check, &entry, counted),
         };
         let expires_in = duration_between(now, entry.expires_at);
         table.forget_expired(now);
-        table.settle(*id, counted);
+        match ending {
+            Ending::Undone => table.forget(*id),
+            Ending::Cost | Ending::Estimate => table.settle(*id, counted),
+        }
         SettledCheck { status: SettleStatus::Settled, reserved, counted, refunded, expires_in }
     }
 
@@ -216,7 +221,7 @@ impl LocalRateLimiterProvider {
         let table = shard.find(location.key.hash, &location.key.key)?;
         let entry = table.find(*id, now).filter(|entry| !entry.is_settled)?;
         let was_left = duration_between(now, entry.expires_at);
-        table.renew(*id, now + *ttl);
+        table.renew(*id, expiry(now, *ttl));
         Some(RenewedCheck { was_left, expires_in: *ttl })
     }
 
@@ -231,7 +236,10 @@ impl LocalRateLimiterProvider {
     pub(super) fn reset_with_reservations(&self, check: &Check<'_>) -> bool {
         let location = self.locate_table(0, check);
         let mut shard = location.map.shard_at(location.shard);
-        let had_table = location.map.remove(&mut shard, &location.key);
+        // A table from which everything was released is as good as none.
+        let table = shard.find(location.key.hash, &location.key.key);
+        let had_table = table.is_some_and(|table| !table.is_empty());
+        location.map.remove(&mut shard, &location.key);
         let had_state = match check.limit {
             Limit::Concurrency(_) => false,
             limit => with_strategy!(limit, |S, _limit| HasLocalLimiter::<S>::limiter(self).reset(check.key)),
@@ -239,24 +247,20 @@ impl LocalRateLimiterProvider {
         had_table || had_state
     }
 
-    fn locate_table(&self, index: usize, check: &Check<'_>) -> TableLocation<'_> {
-        let of_map = |map_number: usize, tables: &'_ LocalLimiter<Concurrency>, key: HashedKey<'_>| {
-            let key = HashedKey { key: key.key.into_owned().into(), hash: key.hash };
-            (map_number, tables.map.shard_index(key.hash), key)
-        };
-        let (tables, (map_number, shard, key)) = match check.limit {
-            Limit::Concurrency(_) => {
-                let tables = self.concurrency();
-                (tables, of_map(1, tables, tables.map.hash_key(check.key)))
-            }
+    fn locate_table<'p>(&'p self, index: usize, check: &Check<'p>) -> TableLocation<'p> {
+        let (map_number, tables, key) = match check.limit {
+            Limit::Concurrency(_) => (1, self.concurrency(), self.concurrency().map.hash_key(check.key)),
             limit => {
-                let (tables, mut name) = (self.reservations(), String::with_capacity(16 + check.key.len()));
-                // Writing to a string never fails. No name of a strategy contains a colon.
-                let _ = write!(name, "{}:{}", limit.strategy(), check.key);
-                (tables, of_map(0, tables, tables.map.hash_key(&name)))
+                // No name of a strategy contains a colon.
+                let name = [limit.strategy(), ":", check.key].concat();
+                let hashed = self.reservations().map.hash_key(&name);
+                let (hash, is_short) = (hashed.hash, matches!(hashed.key, Cow::Borrowed(_)));
+                let key =
+                    if is_short { Cow::Owned(name.into_bytes()) } else { hashed.key.into_owned().into() };
+                (0, self.reservations(), HashedKey { key, hash })
             }
         };
-        TableLocation { index, map: &tables.map, map_number, shard, key }
+        TableLocation { index, map: &tables.map, map_number, shard: tables.map.shard_index(key.hash), key }
     }
 }
 
@@ -348,10 +352,12 @@ fn write_table(
         Limit::Concurrency(limit) => (*limit, limit.hold().as_micros() as u64),
         _ => (ConcurrencyLimit::of_table(), MAX_HOLD.as_micros() as u64),
     };
-    // A slot of no units is no slot; but a reservation of no units can still be settled at more.
-    let entry = entry.filter(|entry| entry.units > 0 || !matches!(check.limit, Limit::Concurrency(_)));
+    // A denial changes nothing, except that a concurrency limit that denies repairs its table.
+    let is_denying = matches!(state, TableDecision::Decided(decision) if !decision.is_allowed());
+    let is_repairing = entry.is_some() || is_denying;
+    let entry = entry.filter(|_| check.is_reservable());
     let write = |table: &mut ReservationTable| {
-        if table.is_stepped_back(now, hold_us) {
+        if is_repairing && table.is_stepped_back(now, hold_us) {
             table.step_back(now, hold_us);
         }
         let entry = entry?;
@@ -370,6 +376,11 @@ fn write_table(
     let reserved = write(&mut table);
     location.map.insert_reserved(shard, &location.key, NewState { state: table, limit: &limit, now });
     reserved
+}
+
+/// Returns the time at which a reservation expires, which may be later than any that a clock can show.
+fn expiry(now: Timestamp, ttl: Duration) -> Timestamp {
+    Timestamp::derived(now.as_micros() + ttl.as_micros() as u64)
 }
 
 /// Returns the decision of a counter whose table of reservations has no room.

@@ -94,9 +94,9 @@ pub(crate) async fn after_reserve(
         let receipts = std::mem::take(&mut response.receipts);
         let made = request.take.checks.iter().zip(&receipts);
         let made = made.filter(|(_, reserved)| reserved.is_some_and(|reserved| !reserved.is_known));
-        let releases: Vec<SettleRequest<'_>> =
-            made.map(|(check, _)| SettleRequest::release(*check, request.name.id)).collect();
-        provider.settle_all(&releases, request.take.deadline).wait().await;
+        let undone: Vec<SettleRequest<'_>> =
+            made.map(|(check, _)| SettleRequest::undo(*check, request.name.id)).collect();
+        provider.settle_all(&undone, request.take.deadline).wait().await;
     }
     for (failed, decision) in response.failures.iter().zip(decided?) {
         if let Some(place) = response.decisions.get_mut(failed.index) {

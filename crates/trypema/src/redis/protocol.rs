@@ -7,6 +7,7 @@ use super::lease::LeaseArgs;
 use super::script;
 use super::transport::ScriptCall;
 use crate::clock::Timestamp;
+use crate::reservation::Ending;
 use crate::strategy::reservations::{ENTRY_BYTES, MAX_ENTRIES};
 use crate::strategy::{LeaseParams, Payment, ReplyReader, put_count, put_number};
 
@@ -70,14 +71,14 @@ pub(super) struct ReservationArgs {
     /// A digest of the request that makes the reservation.
     pub(super) request: u64,
     /// For [`Verb::Settle`]: whether the reserved units count as the ones that were spent.
-    pub(super) keeps_estimate: bool,
+    pub(super) ending: Ending,
 }
 
 impl ReservationArgs {
     fn write(&self, argument: &mut Vec<u8>) {
         argument.extend_from_slice(&self.id);
         argument.extend_from_slice(&self.request.to_le_bytes());
-        argument.push(u8::from(self.keeps_estimate));
+        argument.push(self.ending as u8);
     }
 }
 
@@ -347,12 +348,14 @@ impl PackedCall {
         self.argument.extend_from_slice(&times.to_le_bytes());
         put_count(&mut self.argument, request.cost);
         put_number(&mut self.argument, request.extra.min(1 << 53) as f64);
+        if let Some(reservation) = &request.reservation {
+            reservation.write(&mut self.argument);
+            // A limit has at most 16 token buckets of 32 bytes.
+            self.argument.extend_from_slice(&(request.limit.len() as u16).to_le_bytes());
+        }
         self.argument.extend_from_slice(&request.limit);
         if let Some(lease) = &request.lease {
             lease.write(&mut self.argument);
-        }
-        if let Some(reservation) = &request.reservation {
-            reservation.write(&mut self.argument);
         }
     }
 

@@ -4,6 +4,7 @@ mod name;
 #[cfg(feature = "tower")]
 mod renewal;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -171,7 +172,7 @@ impl Reservation {
         // An invalid cost leaves the reservation as it is, and `on_drop` applies.
         self.engine.validate_costs(costs)?;
         match self.outstanding.take() {
-            Some(outstanding) => self.engine.settle_at(&outstanding, SettleCosts::Units(costs)).await,
+            Some(outstanding) => self.engine.settle_at(outstanding, SettleCosts::Units(costs)).await,
             None => Ok(Settlement::default()),
         }
     }
@@ -179,7 +180,7 @@ impl Reservation {
     /// Gives back everything, as if the request had never been made.
     pub async fn release(mut self) -> Result<Settlement, TrypemaError> {
         match self.outstanding.take() {
-            Some(outstanding) => self.engine.settle_at(&outstanding, SettleCosts::Nothing).await,
+            Some(outstanding) => self.engine.settle_at(outstanding, SettleCosts::Nothing).await,
             None => Ok(Settlement::default()),
         }
     }
@@ -224,7 +225,7 @@ pub(crate) enum FinalCosts {
     /// None.
     Nothing,
     /// These; the estimate of all other units.
-    #[cfg_attr(not(feature = "tower"), allow(dead_code, reason = "only the middleware learns costs piecemeal"))]
+    #[cfg_attr(not(feature = "tower"), allow(dead_code, reason = "only the middleware makes such costs"))]
     Units(Vec<(Box<str>, u64)>),
 }
 
@@ -296,14 +297,24 @@ impl Settlement {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct SettledRule {
-    /// The id of the rule.
-    pub rule: String,
     /// The name of the counter.
     pub key: String,
     /// The unit that the rule counts. Empty if the rule is gone.
-    pub unit: String,
+    pub unit: Cow<'static, str>,
     /// The result.
     pub status: SettledStatus,
+}
+
+impl SettledRule {
+    /// Returns the id of the rule.
+    pub fn rule(&self) -> &str {
+        rule_of(&self.key)
+    }
+}
+
+/// Returns the id of the rule that a counter belongs to, with which its name begins.
+pub(super) fn rule_of(key: &str) -> &str {
+    key.split('|').next().unwrap_or_default()
 }
 
 /// The result at one counter of a reservation.

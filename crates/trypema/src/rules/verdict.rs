@@ -238,12 +238,6 @@ impl Verdict {
         self.keys.get(start..end_of(index)).unwrap_or_default()
     }
 
-    /// Returns the id of the rule of an outcome.
-    pub(super) fn rule_id(&self, index: usize) -> &str {
-        let rule = self.outcomes.get(index).and_then(|outcome| self.set.at(outcome.rule));
-        rule.map(|compiled| compiled.rule.id.as_str()).unwrap_or_default()
-    }
-
     /// Whether the denial was made because the store failed. This is the server's fault and not the client's.
     /// A cost that can never fit does not count as such a denial.
     pub fn is_substitute(&self) -> bool {

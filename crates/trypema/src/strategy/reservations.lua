@@ -181,11 +181,11 @@ local function live_entries(t, now)
   return #live, table.concat(live)
 end
 
--- Ends the reservation `e`, and remembers that `units` were really spent if the caller chose its id.
-local function settle_entry(t, e, units)
+-- Ends the reservation `e`, and remembers that `units` were really spent if the caller chose its id and it is not undone.
+local function settle_entry(t, e, units, is_undone)
   t.held = t.held - held_by(e)
   local text = ''
-  if e.id:byte() % 2 == 1 then
+  if e.id:byte() % 2 == 1 and not is_undone then
     e.units, e.is_settled = units, true
     text = packed(e)
   end

@@ -114,6 +114,12 @@ impl ReservationTable {
         self.live(now).map(Entry::held).fold(0, u64::saturating_add)
     }
 
+    /// Whether nothing was reserved, or everything was released.
+    #[cfg(feature = "rules")]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// Whether another entry has room at `now`.
     pub(crate) fn has_room(&self, now: Timestamp) -> bool {
         self.entries.len() < MAX_ENTRIES || self.live(now).count() < MAX_ENTRIES
@@ -208,14 +214,19 @@ impl ReservationTable {
 
     /// Ends a reservation, and remembers that `units` were really spent if the caller chose its id.
     pub(crate) fn settle(&mut self, id: ReservationId, units: u64) {
-        let Some(index) = self.entries.iter().position(|entry| entry.id == id) else { return };
-        self.held = self.held.saturating_sub(self.entries[index].held());
-        if id.is_chosen() {
-            let entry = &mut self.entries[index];
-            (entry.units, entry.is_settled) = (units, true);
-        } else {
-            self.entries.remove(index);
+        match self.entries.iter_mut().find(|entry| entry.id == id) {
+            Some(entry) if id.is_chosen() => {
+                self.held = self.held.saturating_sub(entry.held());
+                (entry.units, entry.is_settled) = (units, true);
+            }
+            _ => self.forget(id),
         }
+    }
+
+    /// Removes a reservation.
+    pub(crate) fn forget(&mut self, id: ReservationId) {
+        let Some(index) = self.entries.iter().position(|entry| entry.id == id) else { return };
+        self.held = self.held.saturating_sub(self.entries.remove(index).held());
         if self.entries.is_empty() {
             *self = Self::default();
         }

@@ -19,7 +19,8 @@ mod missing;
 mod options;
 #[cfg(feature = "redis-tokio")]
 mod redis;
+mod reserving;
 mod rules;
 mod scene;
-mod served;
+pub(crate) mod served;
 mod service;

@@ -2,6 +2,10 @@
 #![cfg(all(feature = "rules", feature = "redis-tokio"))]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
+mod faults;
+mod racing;
+mod rollback;
+mod twins;
 mod verbs;
 
 use std::sync::{Arc, Mutex};

@@ -27,8 +27,7 @@ fn told(settlement: &Settlement) -> Vec<(&str, Option<(u64, u64, u64)>)> {
         SettledStatus::Settled { reserved, counted, refunded } => Some((*reserved, *counted, *refunded)),
         _ => None,
     };
-    let mut rules: Vec<_> =
-        settlement.rules.iter().map(|rule| (rule.rule.as_str(), told(&rule.status))).collect();
+    let mut rules: Vec<_> = settlement.rules.iter().map(|rule| (rule.rule(), told(&rule.status))).collect();
     rules.sort_unstable();
     rules
 }

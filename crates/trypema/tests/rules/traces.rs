@@ -6,22 +6,37 @@ mod random;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use trypema::redis::RedisConnection;
 use trypema::rules::{RuleSet, Rules};
 use trypema_testkit::blocking::connect;
 use trypema_testkit::redis::{Binary, Cluster, Server};
 use trypema_testkit::rule_model::RuleModel;
-use trypema_testkit::rule_trace::{EngineSubject, RuleOutcome, RuleStep, RuleSubject, RuleTrace, replay};
+use trypema_testkit::rule_trace::{
+    EngineSubject, RenewedAnswer, RuleOutcome, RuleStep, RuleSubject, RuleTrace, Settled, SettledAnswer,
+    StepAnswer, StepRequest, replay,
+};
 
 /// The number of traces that a model of fixed windows can replay: most of them.
 const MIN_MODELLED: usize = 30;
 
+/// The traces of checks, and those of reservations.
 fn traces() -> Vec<RuleTrace> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/rule-traces");
-    let traces = RuleTrace::read_all(&folder).unwrap_or_else(|error| panic!("{error}"));
-    assert!(traces.len() > MIN_MODELLED, "only {}", traces.len());
-    traces
+    let of_folder = |folder: &str| {
+        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata").join(folder);
+        RuleTrace::read_all(&folder).unwrap_or_else(|error| panic!("{error}"))
+    };
+    let (checks, reservations) = (of_folder("rule-traces"), of_folder("reservation-traces"));
+    assert!(
+        checks.len() > MIN_MODELLED && reservations.len() > 20,
+        "{} {}",
+        checks.len(),
+        reservations.len()
+    );
+    assert!(!checks.iter().any(RuleTrace::has_reservations));
+    assert!(reservations.iter().all(RuleTrace::has_reservations));
+    checks.into_iter().chain(reservations).collect()
 }
 
 fn compiled(rules: &Rules) -> RuleSet {
@@ -42,8 +57,9 @@ fn replay_all<S: RuleSubject>(subject_of: impl Fn(&RuleTrace) -> S) {
 
 /// Whether the library has the request of a step. If not, the step expects an error of front ends.
 fn is_expressible(step: &RuleStep) -> bool {
-    let is_expressible = step.request.attribute_sets().is_some();
-    assert!(is_expressible || matches!(step.expected.outcome, RuleOutcome::Error(_)));
+    let is_expressible = step.request.is_expressible();
+    let outcome = step.expected.verdict().map(|verdict| &verdict.outcome);
+    assert!(is_expressible || matches!(outcome, Some(RuleOutcome::Error(_))));
     is_expressible
 }
 
@@ -84,7 +100,11 @@ fn on_a_cluster() {
     let cluster = Cluster::start().unwrap();
     let slots_of_steps = |trace: &RuleTrace| -> Vec<BTreeSet<u16>> {
         let slots = |step: &RuleStep| {
-            step.expected.counters.keys().map(|key| cluster.slot_of(key).unwrap()).collect()
+            let verdict = step.expected.verdict().into_iter();
+            verdict
+                .flat_map(|verdict| verdict.counters.keys())
+                .map(|key| cluster.slot_of(key).unwrap())
+                .collect()
         };
         trace.steps.iter().map(slots).collect()
     };
@@ -109,12 +129,37 @@ fn on_hybrid() {
 fn on_the_model() {
     let mut modelled = 0;
     for trace in traces() {
-        let Some(mut model) = RuleModel::new(&trace.rules) else { continue };
+        let is_replacing = |step: &RuleStep| matches!(step.request, StepRequest::Replace(_));
+        let model = RuleModel::new(&trace.rules).filter(|_| !trace.steps.iter().any(is_replacing));
+        let Some(mut model) = model else { continue };
         let differences = replay(&trace, &mut model).mismatches;
         assert!(differences.is_empty(), "{}", differences[0]);
         modelled += 1;
     }
     assert!(modelled >= MIN_MODELLED, "only {modelled}");
+}
+
+/// Changes an answer. Returns whether it is one that can be wrong.
+fn spoil(expected: &mut StepAnswer) -> bool {
+    match expected {
+        StepAnswer::Verdict(verdict) => {
+            verdict.outcome = match &verdict.outcome {
+                RuleOutcome::Allowed => RuleOutcome::Denied { by: "nobody".to_owned(), wait: None },
+                _ => RuleOutcome::Allowed,
+            };
+        }
+        StepAnswer::Reserved(answer) => match &mut answer.reserved {
+            Some(reserved) => reserved.expires_in += Duration::from_micros(1),
+            None => answer.verdict.outcome = RuleOutcome::Allowed,
+        },
+        StepAnswer::Settled(settled) => match settled {
+            Ok(settled) => drop(settled.insert("other".to_owned(), SettledAnswer::Unknown)),
+            Err(_) => *settled = Ok(Settled::new()),
+        },
+        StepAnswer::Renewed(renewed) => *renewed = Ok(RenewedAnswer(Some(Duration::from_micros(1)))),
+        StepAnswer::Replaced => return false,
+    }
+    true
 }
 
 /// Makes sure that the comparison can fail on an engine: spoils each answer of each trace in turn.
@@ -123,11 +168,9 @@ fn every_answer_is_compared() {
     for trace in traces() {
         for step in 0..trace.steps.len() {
             let mut spoiled = trace.clone();
-            let expected = &mut spoiled.steps[step].expected;
-            expected.outcome = match &expected.outcome {
-                RuleOutcome::Allowed => RuleOutcome::Denied { by: "nobody".to_owned(), wait: None },
-                _ => RuleOutcome::Allowed,
-            };
+            if !spoil(&mut spoiled.steps[step].expected) {
+                continue;
+            }
             let mut engine = EngineSubject::local(compiled(&trace.rules)).unwrap();
             let found: Vec<usize> =
                 replay(&spoiled, &mut engine).mismatches.iter().map(|mismatch| mismatch.step).collect();

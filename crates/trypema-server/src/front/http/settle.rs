@@ -92,10 +92,10 @@ impl<'a> SettleResponse<'a> {
 impl<'a> SettledRuleReport<'a> {
     fn new(settled: &'a SettledRule, rules: &'a RuleSet) -> Self {
         let mut report = Self {
-            rule: &settled.rule,
-            name: rules.rule(&settled.rule).and_then(|rule| rule.name.as_deref()),
+            rule: settled.rule(),
+            name: rules.rule(settled.rule()).and_then(|rule| rule.name.as_deref()),
             key: &settled.key,
-            unit: Some(settled.unit.as_str()).filter(|unit| !unit.is_empty()),
+            unit: Some(&*settled.unit).filter(|unit| !unit.is_empty()),
             status: StatusName::Settled,
             reserved: None,
             counted: None,

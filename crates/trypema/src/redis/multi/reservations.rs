@@ -19,11 +19,11 @@ use crate::decision::{Decision, DecisionTime};
 use crate::error::TrypemaError;
 use crate::local::without_room;
 use crate::reservation::{
-    HeldReservation, HoldersResult, RenewRequest, RenewResult, RenewedCheck, ReserveRequest, ReserveResponse,
-    ReservedCheck, SettleRequest, SettleResult, SettleStatus, SettledCheck,
+    Ending, HeldReservation, HoldersResult, RenewRequest, RenewResult, RenewedCheck, ReserveRequest,
+    ReserveResponse, ReservedCheck, SettleRequest, SettleResult, SettleStatus, SettledCheck,
 };
 use crate::strategy::reservations::Entry;
-use crate::strategy::{Limit, Payment, ReplyReader, Spend, Strategy, Wire, with_strategy};
+use crate::strategy::{Payment, ReplyReader, Spend, Strategy, Wire, with_strategy};
 
 /// The bytes before the outcome in the reply to [`Verb::Hold`].
 const BEFORE_OUTCOME: usize = 8;
@@ -56,11 +56,11 @@ impl HoldReply {
         matches!(self.answer, HoldAnswer::Known | HoldAnswer::Fits)
     }
 
-    /// Returns the part of the reservation at this counter, if there is one: a slot of no units is no slot.
+    /// Returns the part of the reservation at this counter, if there is one.
     fn reserved(&self, check: &Check<'_>) -> Option<ReservedCheck> {
-        let is_slot = check.cost > 0 || !matches!(check.limit, Limit::Concurrency(_));
         let is_known = self.answer == HoldAnswer::Known;
-        (self.is_reserved() && is_slot).then_some(ReservedCheck { expires_in: self.expires_in, is_known })
+        (self.is_reserved() && check.is_reservable())
+            .then_some(ReservedCheck { expires_in: self.expires_in, is_known })
     }
 }
 
@@ -95,20 +95,25 @@ impl RedisRateLimiterProvider {
         let answered = checks.iter().zip(atomic.iter().chain(&independent));
         let decided = answered.filter_map(|(keyed, reply)| Some((keyed, &reply.as_ref().ok()?.decision)));
         self.notify_decisions(decided, started);
-        let independent = || checks.independent.iter().zip(&independent);
-        let part = |(keyed, reply): (&KeyedCheck<'_>, &HoldResult)| {
-            reply.as_ref().ok().and_then(|reply| reply.reserved(&keyed.check))
-        };
-        let independent_receipts = independent().map(part).collect();
-        let result = |(keyed, reply): (&KeyedCheck<'_>, &HoldResult)| self.independent_result(keyed, reply);
-        let independent = independent().map(result).collect();
         if atomic.iter().flatten().any(|reply| reply.answer == HoldAnswer::Conflict) {
+            // The request fails, so it counts nowhere.
+            self.undo_fitting(&checks.independent, &independent, &request).await;
             return Err(TrypemaError::ReservationConflict);
         }
+        let part = |keyed: &KeyedCheck<'_>, reply: &HoldResult| {
+            reply.as_ref().ok().and_then(|reply| reply.reserved(&keyed.check))
+        };
+        let independent = checks.independent.iter().zip(independent);
+        let (independent, independent_receipts) = independent
+            .map(|(keyed, reply)| {
+                let part = part(keyed, &reply);
+                (self.independent_result(keyed, reply), part)
+            })
+            .unzip();
         let mut response = ReserveResponse { independent, independent_receipts, ..ReserveResponse::empty() };
         for (index, (keyed, reply)) in checks.atomic.iter().zip(atomic).enumerate() {
             response.decisions.push(reply.as_ref().ok().map(|reply| reply.decision));
-            response.receipts.push(part((keyed, &reply)));
+            response.receipts.push(part(keyed, &reply));
             if let Err(failure) = reply {
                 let error = self.report_failure(std::slice::from_ref(keyed), failure);
                 response.failures.push(Failed { index, error });
@@ -118,14 +123,12 @@ impl RedisRateLimiterProvider {
     }
 
     /// Returns the result of a check that decides nothing. A conflict does not fail its request.
-    fn independent_result(&self, keyed: &KeyedCheck<'_>, reply: &HoldResult) -> CheckResult {
-        let reply = reply
-            .as_ref()
-            .map_err(|failure| self.report_failure(std::slice::from_ref(keyed), failure.clone()))?;
-        Ok(Decision {
-            is_allowed: reply.decision.is_allowed && reply.answer != HoldAnswer::Conflict,
-            ..reply.decision
-        })
+    fn independent_result(&self, keyed: &KeyedCheck<'_>, reply: HoldResult) -> CheckResult {
+        let reply = reply.map_err(|failure| self.report_failure(std::slice::from_ref(keyed), failure))?;
+        match reply.answer {
+            HoldAnswer::Conflict => Ok(Decision::refused()),
+            _ => Ok(reply.decision),
+        }
     }
 
     async fn hold_across_slots(
@@ -162,14 +165,17 @@ impl RedisRateLimiterProvider {
             Err(_) => request.take.if_unreachable(index) == IfUnreachable::Continue,
         };
         if !replies.iter().enumerate().all(is_kept) {
-            self.release_fitting(keyed, &replies, request).await;
+            self.undo_fitting(keyed, &replies, request).await;
         }
         replies
     }
 
-    /// Releases the checks that fitted, because another one was denied or failed. Also those that may have been
-    /// reserved without a reply. What cannot be released stays reserved until it expires, which is stricter.
-    async fn release_fitting(
+    /// Undoes the checks that fitted, because another one was denied or failed. What cannot be undone stays
+    /// reserved until it expires, which is stricter.
+    ///
+    /// A check that may have been reserved without a reply is undone, too, unless the caller chose the id: then
+    /// it may be the part of an earlier request that was allowed, and a repeated request finds it.
+    async fn undo_fitting(
         &self,
         keyed: &[KeyedCheck<'_>],
         replies: &[HoldResult],
@@ -177,13 +183,15 @@ impl RedisRateLimiterProvider {
     ) {
         let may_be_reserved = |reply: &HoldResult| match reply {
             Ok(reply) => reply.answer == HoldAnswer::Fits,
-            Err(failure) => failure.kind() == RedisFailureKind::OutcomeUnknown,
+            Err(failure) => {
+                failure.kind() == RedisFailureKind::OutcomeUnknown && !request.name.id.is_chosen()
+            }
         };
         let settlements: Vec<SettleRequest<'_>> = keyed
             .iter()
             .zip(replies)
             .filter(|(_, reply)| may_be_reserved(reply))
-            .map(|(keyed, _)| SettleRequest::release(keyed.check, request.name.id))
+            .map(|(keyed, _)| SettleRequest::undo(keyed.check, request.name.id))
             .collect();
         self.settle_each(&settlements, request.take.deadline).await;
     }
@@ -212,11 +220,7 @@ impl RedisRateLimiterProvider {
         deadline: Deadline,
     ) -> Vec<SettleResult> {
         let requests = settlements.iter().map(|settlement| {
-            let args = ReservationArgs {
-                id: settlement.id.0,
-                request: 0,
-                keeps_estimate: settlement.keeps_estimate,
-            };
+            let args = ReservationArgs { id: settlement.id.0, request: 0, ending: settlement.ending };
             (settlement.check, self.reservation_request(&settlement.check, Verb::Settle, 0, args))
         });
         let read = |now: Timestamp, number: u64, mut reply: ReplyReader<'_>| {
@@ -239,7 +243,7 @@ impl RedisRateLimiterProvider {
         deadline: Deadline,
     ) -> Vec<RenewResult> {
         let requests = renewals.iter().map(|renewal| {
-            let args = ReservationArgs { id: renewal.id.0, request: 0, keeps_estimate: false };
+            let args = ReservationArgs { id: renewal.id.0, request: 0, ending: Ending::Cost };
             let ttl_us = micros(renewal.ttl);
             (renewal.check, self.reservation_request(&renewal.check, Verb::Renew, ttl_us, args))
         });
@@ -252,7 +256,7 @@ impl RedisRateLimiterProvider {
     }
 
     pub(super) async fn holders_of(&self, check: Check<'_>, deadline: Deadline) -> HoldersResult {
-        let args = ReservationArgs { id: [0; 16], request: 0, keeps_estimate: false };
+        let args = ReservationArgs { id: [0; 16], request: 0, ending: Ending::Cost };
         let request = self.reservation_request(&check, Verb::Holders, 0, args);
         let read = |now: Timestamp, number: u64, mut reply: ReplyReader<'_>| {
             let entry = |_| Some(HeldReservation::new(&Entry::read(&mut reply)?, now));
@@ -300,7 +304,7 @@ impl RedisRateLimiterProvider {
         });
         made.outcome_len += BEFORE_OUTCOME;
         made.reservation =
-            Some(ReservationArgs { id: name.id.0, request: name.request, keeps_estimate: false });
+            Some(ReservationArgs { id: name.id.0, request: name.request, ending: Ending::Cost });
         made
     }
 

@@ -4,18 +4,12 @@ local ADOPT, BLOCK, UNBLOCK, RECORD_DENIED_ELSEWHERE, HEARTBEAT = 8, 9, 10, 11, 
 local HOLD, SETTLE, RENEW, HOLDERS = 14, 15, 16, 17
 local POSTPAID, DEBIT = 32, 64
 
--- The number of the strategy that is nothing but a table of reservations.
-local CONCURRENCY = 7
-
--- The longest time for which units are reserved without a renewal.
-local MAX_HOLD = 3600 * 1000000
-
 -- Longer than any receipt is good for: two of the longest windows.
 local LONGEST_MS = 2 * 366 * 86400000
 
 local loaded, order = {}, {}
 
-local function strategy_of(number)
+strategy_of = function(number)
   if not loaded[number] then
     loaded[number] = strategies[number]()
   end
@@ -263,7 +257,7 @@ verbs[SETTLE] = function(check, state, reply)
     reply[#reply + 1] = struct.pack('<I4dddd', 1, 0, 0, 0, 0)
     return e and 2 or 0
   end
-  local reserved, counted, refunded = e.units, check.keeps_estimate and e.units or check.cost, 0
+  local reserved, counted, refunded = e.units, check.ending == ESTIMATE and e.units or check.cost, 0
   if check.number == CONCURRENCY then
     refunded = reserved
   elseif counted < reserved then
@@ -275,7 +269,7 @@ verbs[SETTLE] = function(check, state, reply)
     local outcome = s.decide(check.limit, state, now, now, counted - reserved, 0)
     s.commit(check.limit, state, now, counted - reserved, outcome)
   end
-  tables().settle(t, e, counted)
+  tables().settle(t, e, counted, check.ending == UNDONE)
   t.is_changed = true
   reply[#reply + 1] = struct.pack('<I4dddd', 1, reserved, counted, refunded, e.expires_at)
   return 1
@@ -316,17 +310,16 @@ local function read_check()
     return check
   end
   check.strategy = strategy_of(number)
+  if IS_OF_TABLE[check.verb] then
+    local _
+    check.id, check.request, check.ending, _, at = struct.unpack('<c16c8BI2', argument, at)
+  end
   if check.verb ~= RESET and check.verb ~= BLOCK and check.verb ~= UNBLOCK then
     check.limit, at = check.strategy.read(argument, at)
   end
   if check.verb == LEASE then
     check.lease = {need = check.cost, length = check.extra}
     at = read_terms(check.lease, argument, at)
-  end
-  if IS_OF_TABLE[check.verb] then
-    local keeps_estimate
-    check.id, check.request, keeps_estimate, at = struct.unpack('<c16c8B', argument, at)
-    check.keeps_estimate = keeps_estimate == 1
   end
   return check
 end
@@ -388,15 +381,19 @@ local function commit_hold(check)
   local _, is_stepped_back = tables().latest_expiry_at(t, now, hold)
   if is_stepped_back then
     tables().step_back(t, now, hold)
-  end
-  tables().forget_expired(t, now)
-  if check.cost > 0 or check.number ~= CONCURRENCY then
-    tables().insert(t, {
-      id = check.id, request = check.request, units = check.cost, expires_at = check.expires_at, is_settled = false,
-      recorded = s.recorded_time(check.limit, check.outcome, now),
-    })
     t.is_changed = true
   end
+  -- A slot of no units is no slot.
+  if check.cost == 0 and check.number == CONCURRENCY then
+    return
+  end
+  tables().forget_expired(t, now)
+  tables().insert(t, {
+    id = check.id, request = check.request, units = check.cost, expires_at = check.expires_at, is_settled = false,
+    -- No units, no record of them.
+    recorded = check.cost > 0 and s.recorded_time(check.limit, check.outcome, now) or now,
+  })
+  t.is_changed = true
 end
 
 -- Reserves all checks of a request or none.
@@ -481,6 +478,9 @@ end
 local function answer_all()
   for _ = answered + 1, requests do
     if not answer_quickly() then
+      if is_in_doubt then
+        error('a part of a reservation was written', 0)
+      end
       local count
       count, at = struct.unpack('<B', argument, at)
       answer(count)

@@ -3,10 +3,11 @@
 --          what remembers the receipt, for `lease` that and the instances that share the key, for `reset` that and the
 --          reservations, for the verbs of reservations these alone, unless the strategy is a table of reservations
 -- ARGV[1]  <d now, -1 = the server's> <I2 requests>, for each <B checks>, for each
---          <B strategy> <B verb, + 32 if postpaid, + 64 if a debit> <I2 index of the state in KEYS> <I4 times> <d cost> <d extra>, then the limit, unless the verb has none,
+--          <B strategy> <B verb, + 32 if postpaid, + 64 if a debit> <I2 index of the state in KEYS> <I4 times> <d cost> <d extra>,
+--          for `hold`, `settle`, `renew` and `holders` <c16 id> <c8 digest of the request> <B how it ends> <I2 bytes of the
+--          limit>, then the limit, unless the verb has none,
 --          and for `heartbeat`, which has no strategy, <c8 instance> (extra is for how long it is live),
---          and for `lease` <d want> <d units back> <d recorded at> <d seen> <d live for> <I4 resets> <c8 instance>,
---          and for `hold`, `settle`, `renew` and `holders` <c16 id> <c8 digest of the request> <B 1 to keep the estimate>
+--          and for `lease` <d want> <d units back> <d recorded at> <d seen> <d live for> <I4 resets> <c8 instance>
 -- returns  <d now>, then for each check <B 1> <d number> and, for verbs that decide, stretches as `take` adds them,
 --          for `lease` after <I4 instances> <I4 resets>; `hold`, `settle`, `renew` and `holders` answer <I4 1> and then
 --          <d expires at> and the outcome; <d reserved> <d counted> <d refunded> <d would have expired at>;
@@ -16,12 +17,16 @@ local argument, at = ARGV[1], 1
 local given, requests
 given, requests, at = unpack('<dI2', argument, at)
 local now = time_from(given)
-local TAKE, LEASE = 1, 12
+local TAKE, LEASE, HOLD, SETTLE = 1, 12, 14, 15
 
 local reply, answered = {pack('<d', now)}, 0
 -- What was read of each key, and whether something was written: what fails after that may have been spent.
 local states, is_written = {}, false
+-- Whether a part of a request is written and the rest is not.
+local is_in_doubt = false
 local quicks = {}
+-- Returns the functions of a strategy. Defined by the driver, which is not made if every request is in its usual case.
+local strategy_of
 
 -- The lease that a usual case is asked for.
 local lease = {index = 0, need = 0, length = 0, instances = 0}
@@ -48,10 +53,141 @@ function lease.grant(free)
   return units, lease_end(lease, now, units)
 end
 
--- Answers a request that is one take or lease, in its usual case; if it is not, `at` stays.
+-- What reservations.lua says of a table: the bytes of its head and of an entry, the most entries, and the longest hold.
+local HEAD, ENTRY, MAX_ENTRIES, MAX_HOLD = 25, 49, 4096, 3600 * 1000000
+-- How a reservation ends, beside at a cost: with its estimate, or as if it had never been made.
+local ESTIMATE, UNDONE = 1, 2
+-- The number of the strategy that is nothing but such a table.
+local CONCURRENCY = 7
+
+-- Returns a table as it is written, and its head, in its usual case: nothing has expired, and the clock is as it was. Returns
+-- nothing where the driver has to look.
+local function usual_table(key, hold)
+  if states[key] then
+    return
+  end
+  local text = call('GET', key)
+  if not text then
+    return '', 0, 0, 0
+  end
+  if #text < HEAD or text:byte() ~= 67 then
+    return
+  end
+  local _, held, earliest, latest = unpack('<Bddd', text)
+  if now >= earliest or latest > now + 2 * hold then
+    return
+  end
+  return text, held, earliest, latest
+end
+
+local function write_table(key, entries, held, earliest, latest)
+  call('SET', key, pack('<Bddd', 67, held, earliest, latest) .. entries, 'PX', time_to_live(latest, now))
+end
+
+-- Reserves at one counter in the usual case: the id is new, and there is room. Returns whether it did.
+local function hold_quickly(number, index, cost, ttl, from)
+  local id, request, _, bytes, limit_at = unpack('<c16c8BI2', argument, from)
+  local key, after = KEYS[index], limit_at + bytes
+  local limit, hold, table_key = 0, MAX_HOLD, KEYS[index + 1]
+  if number == CONCURRENCY then
+    limit, hold = unpack('<dd', argument, limit_at)
+    table_key = key
+  end
+  local text, held, earliest, latest = usual_table(table_key, hold)
+  if not text or #text >= HEAD + MAX_ENTRIES * ENTRY then
+    return
+  end
+  -- Only an id that the caller chose may be known.
+  if id:byte() % 2 == 1 and text:find(id, HEAD + 1, true) then
+    return
+  end
+  local outcome, recorded, is_admitted
+  if number == CONCURRENCY then
+    if cost == 0 then
+      return
+    end
+    is_admitted = cost <= limit - held
+    outcome = pack('<BBdd', is_admitted and 1 or 0, 1, held, latest)
+  else
+    outcome, _, _, recorded = quicks[number](key, argument, limit_at, now, cost)
+    if not outcome then
+      return
+    end
+    is_admitted = outcome:byte() == 1
+  end
+  local expires_at = now + ttl
+  if is_admitted then
+    is_in_doubt, is_written = cost > 0 and number ~= CONCURRENCY, true
+    local entry = pack('<c16c8dddB', id, request, cost, recorded or now, expires_at, 0)
+    earliest = #text <= HEAD and expires_at or math.min(earliest, expires_at)
+    write_table(table_key, text:sub(HEAD + 1) .. entry, held + cost, earliest, math.max(latest, expires_at))
+    is_in_doubt = false
+  end
+  at = after
+  reply[#reply + 1] = pack('<BdI4d', 1, is_admitted and 1 or 0, 1, expires_at) .. outcome
+  return true
+end
+
+-- Settles at one counter in the usual case: the reservation is there, and cost no more than its estimate. Returns whether it
+-- did.
+local function settle_quickly(number, index, cost, from)
+  local id, _, ending, bytes, limit_at = unpack('<c16c8BI2', argument, from)
+  local key = KEYS[index]
+  local table_key = number == CONCURRENCY and key or KEYS[index + 1]
+  local text, held, earliest, latest = usual_table(table_key, MAX_HOLD)
+  local place = text and text:find(id, HEAD + 1, true)
+  if not place or (place - HEAD - 1) % ENTRY ~= 0 or states[key] then
+    return
+  end
+  local _, request, units, recorded, expires_at, is_settled = unpack('<c16c8dddB', text, place)
+  local counted, refunded = ending == ESTIMATE and units or cost, 0
+  if is_settled == 1 or number ~= CONCURRENCY and counted > units then
+    return
+  end
+  if number == CONCURRENCY then
+    refunded = units
+  elseif counted < units then
+    if not strategy_of then
+      return
+    end
+    local s = strategy_of(number)
+    local limit = s.read(argument, limit_at)
+    local state = s.load(key)
+    if state.is_known and recorded + s.retention(limit) > now then
+      refunded = s.refund(limit, state, now, units - counted, recorded)
+      is_in_doubt, is_written = true, true
+      s.save(key, limit, state, now)
+    end
+  end
+  is_written = true
+  local kept = ''
+  if id:byte() % 2 == 1 and ending ~= UNDONE then
+    kept = pack('<c16c8dddB', id, request, counted, recorded, expires_at, 1)
+  end
+  local entries = text:sub(HEAD + 1, place - 1) .. kept .. text:sub(place + ENTRY)
+  if #entries == 0 then
+    call('DEL', table_key)
+  else
+    write_table(table_key, entries, held - units, earliest, latest)
+  end
+  is_in_doubt, at = false, limit_at + bytes
+  reply[#reply + 1] = pack('<BdI4dddd', 1, 1, 1, units, counted, refunded, expires_at)
+  return true
+end
+
+-- Answers a request that is one take, lease, reservation or settlement, in its usual case; if it is not, `at` stays.
 local function answer_quickly()
   local count, number, verb, index, times, cost, extra, limit_at = unpack('<BBBI2I4dd', argument, at)
   local key, asked = KEYS[index], nil
+  if count == 1 and verb == SETTLE then
+    local is_read, is_done = pcall(settle_quickly, number, index, cost, limit_at)
+    return is_read and is_done
+  end
+  if count == 1 and verb == HOLD and not states[key] and (quick_of[number] or number == CONCURRENCY) then
+    quicks[number] = quicks[number] or number ~= CONCURRENCY and quick_of[number]()
+    local is_read, is_done = pcall(hold_quickly, number, index, cost, extra, limit_at)
+    return is_read and is_done
+  end
   if count > 1 or verb ~= TAKE and verb ~= LEASE or times > 1 or states[key] or not quick_of[number] then
     return false
   end
@@ -76,6 +212,9 @@ end
 -- In most calls every request is in its usual case, and nothing else need be made.
 while answered < requests and answer_quickly() do
   answered = answered + 1
+end
+if is_in_doubt then
+  return 'some of this may have been spent'
 end
 if answered == requests then
   return table.concat(reply)

@@ -1,5 +1,6 @@
 //! Reserving, settling, releasing and renewing.
 
+use std::borrow::Cow;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use crate::error::TrypemaError;
 use crate::observer::ReservationChange;
 use crate::provider::{AnyReceipt, RecordMode, failure_policy};
 use crate::reservation::{
-    HeldReservation, RenewRequest, RenewedCheck, ReservationName, ReserveRequest, ReservedCheck,
+    Ending, HeldReservation, RenewRequest, RenewedCheck, ReservationName, ReserveRequest, ReservedCheck,
     SettleRequest, SettleResult, SettleStatus, SettledCheck,
 };
 use crate::rules::plan::Plan;
@@ -94,12 +95,12 @@ impl Engine {
     /// Settles a reservation by its text, as [`Reservation::settle`] does. Settling again changes nothing.
     pub async fn settle(&self, reservation: &str, costs: &[(&str, u64)]) -> Result<Settlement, TrypemaError> {
         self.validate_costs(costs)?;
-        self.settle_at(&Outstanding::read(reservation)?, SettleCosts::Units(costs)).await
+        self.settle_at(Outstanding::read(reservation)?, SettleCosts::Units(costs)).await
     }
 
     /// Releases a reservation by its text, as [`Reservation::release`] does. Releasing again changes nothing.
     pub async fn release(&self, reservation: &str) -> Result<Settlement, TrypemaError> {
-        self.settle_at(&Outstanding::read(reservation)?, SettleCosts::Nothing).await
+        self.settle_at(Outstanding::read(reservation)?, SettleCosts::Nothing).await
     }
 
     /// Lets a reservation last for `ttl` from now on. Returns the time after which it expires: `ttl`, or the
@@ -129,7 +130,7 @@ impl Engine {
             return Ok(None);
         }
         let one = Outstanding { id, keys: vec![key.to_owned()] };
-        let settlement = self.settle_at(&one, SettleCosts::Nothing).await?;
+        let settlement = self.settle_at(one, SettleCosts::Nothing).await?;
         match settlement.rules.into_iter().next().map(|rule| rule.status) {
             Some(SettledStatus::Failed(error)) => Err(error),
             status => Ok(Some(matches!(status, Some(SettledStatus::Settled { .. })))),
@@ -153,22 +154,26 @@ impl Engine {
         let keys: Vec<String> =
             parts.parts.iter().map(|part| plan.verdict.key(part.outcome).to_owned()).collect();
         let outstanding = Outstanding { id: name.id, keys };
-        let is_allowed = plan.verdict.is_allowed();
-        if !is_allowed && !outstanding.keys.is_empty() {
-            // Log-only rules reserve for themselves, and there will be no request to settle. If this fails,
-            // their units stay counted until they expire.
-            self.settle_silently(&outstanding, SettleCosts::Nothing).await?;
-        }
-        if is_allowed {
+        let outstanding = if plan.verdict.is_allowed() {
             for part in parts.parts.iter().filter(|part| !part.is_known) {
-                let (expires_in, key) = (part.expires_in, plan.verdict.key(part.outcome));
-                let rule = plan.verdict.rule_id(part.outcome);
-                self.report_reservation(rule, key, ReservationChange::Reserved { expires_in });
+                let expires_in = part.expires_in;
+                self.report_reservation(
+                    plan.verdict.key(part.outcome),
+                    ReservationChange::Reserved { expires_in },
+                );
             }
-        }
+            Some(outstanding)
+        } else {
+            // Log-only rules and candidates reserve for themselves, and nobody will settle it. They count the
+            // request, as those of a check do; slots are released.
+            if !outstanding.keys.is_empty() {
+                self.settle_counters(outstanding, SettleCosts::Estimate, Report::Never).await?;
+            }
+            None
+        };
         Ok(NewReservation {
             verdict: plan.verdict,
-            outstanding: is_allowed.then_some(outstanding),
+            outstanding,
             expires_in: parts.parts.iter().map(|part| part.expires_in).min().unwrap_or(ttl),
             is_repeated: parts.is_repeated(),
         })
@@ -309,33 +314,19 @@ impl Engine {
     /// Settles a reservation at each of its counters, and reports it to the observer.
     pub(in crate::rules) async fn settle_at(
         &self,
-        outstanding: &Outstanding,
+        outstanding: Outstanding,
         costs: SettleCosts<'_>,
     ) -> Result<Settlement, TrypemaError> {
-        let settled = self.settle_silently(outstanding, costs).await?;
-        for (rule, was_left) in settled.rules.iter().zip(&settled.were_left) {
-            let was_left = *was_left;
-            let change = match (&rule.status, costs) {
-                (SettledStatus::Settled { .. }, SettleCosts::Nothing) => {
-                    ReservationChange::Released { was_left }
-                }
-                (SettledStatus::Settled { .. }, _) => ReservationChange::Settled { was_left },
-                (SettledStatus::SettledBefore | SettledStatus::NotOutstanding, _) => {
-                    ReservationChange::NotOutstanding
-                }
-                (SettledStatus::RuleRemoved | SettledStatus::Failed(_), _) => continue,
-            };
-            self.report_reservation(&rule.rule, &rule.key, change);
-        }
-        Ok(Settlement { rules: settled.rules })
+        self.settle_counters(outstanding, costs, Report::Observer).await
     }
 
     /// Settles a reservation at each of its counters.
-    async fn settle_silently(
+    async fn settle_counters(
         &self,
-        outstanding: &Outstanding,
+        outstanding: Outstanding,
         costs: SettleCosts<'_>,
-    ) -> Result<SettledParts, TrypemaError> {
+        report: Report,
+    ) -> Result<Settlement, TrypemaError> {
         let set = self.set.load_full();
         let counters = outstanding.counters(&set);
         let settlements: Vec<SettleRequest<'_>> =
@@ -346,26 +337,21 @@ impl Engine {
             if result.as_ref().is_ok_and(|settled| settled.refunded > 0) {
                 self.waiters.wake_first(settlement.check.key.as_bytes());
             }
+            if let (Report::Observer, Ok(settled)) = (report, result) {
+                self.report_reservation(settlement.check.key, change_of(settled, costs));
+            }
         }
-        let mut were_left = results.iter().map(|result| match result {
-            Ok(settled) => settled.expires_in,
-            Err(_) => Duration::ZERO,
-        });
-        let were_left = counters
-            .iter()
-            .map(|counter| counter.as_ref().and_then(|_| were_left.next()).unwrap_or_default())
-            .collect();
         let mut results = results.into_iter();
-        let rules = outstanding.keys.iter().zip(counters).map(|(key, counter)| match counter {
-            Some(counter) => counter.settled(results.next().unwrap_or_else(|| Ok(SettledCheck::default()))),
-            None => SettledRule {
-                rule: key.split('|').next().unwrap_or_default().to_owned(),
-                key: key.clone(),
-                unit: String::new(),
-                status: SettledStatus::RuleRemoved,
-            },
-        });
-        Ok(SettledParts { rules: rules.collect(), were_left })
+        let mut settled = |counter: Option<ReservedCounter<'_>>| match counter {
+            Some(counter) => (counter.unit_name(), status_of(results.next())),
+            None => (Cow::Borrowed(""), SettledStatus::RuleRemoved),
+        };
+        let settled: Vec<(Cow<'static, str>, SettledStatus)> =
+            counters.into_iter().map(&mut settled).collect();
+        let rules = outstanding.keys.into_iter().zip(settled);
+        Ok(Settlement {
+            rules: rules.map(|(key, (unit, status))| SettledRule { key, unit, status }).collect(),
+        })
     }
 
     /// Settles a reservation whose holder is gone: at once if the counters are in this process, otherwise in a
@@ -388,7 +374,7 @@ impl Engine {
                 FinalCosts::Units(_) => SettleCosts::Units(&units),
             };
             // The observer reports failures. What cannot be settled expires.
-            let _ = engine.settle_at(&outstanding, costs).await;
+            let _ = engine.settle_at(outstanding, costs).await;
         };
         spawner.run(settle);
     }
@@ -417,7 +403,7 @@ impl Engine {
                 }
                 None => ReservationChange::NotOutstanding,
             };
-            self.report_reservation(&counter.rule.rule.id, counter.key, change);
+            self.report_reservation(counter.key, change);
         }
         let renewed: Vec<Option<RenewedCheck>> = renewed.into_iter().collect::<Result<_, _>>()?;
         Ok(renewed.into_iter().flatten().map(|renewed| renewed.expires_in).min())
@@ -426,6 +412,24 @@ impl Engine {
     /// Fails if the rules do not declare one of the units.
     pub(crate) fn validate_costs(&self, costs: &[(&str, u64)]) -> Result<(), TrypemaError> {
         self.set.load().validate(&Request::new(&[]).with_costs(costs))
+    }
+}
+
+/// Whether the observer hears of a settlement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Report {
+    Observer,
+    /// It has not heard of the reservation either.
+    Never,
+}
+
+/// Returns the change that a counter made.
+fn change_of(settled: &SettledCheck, costs: SettleCosts<'_>) -> ReservationChange {
+    let was_left = settled.expires_in;
+    match (settled.status, costs) {
+        (SettleStatus::Settled, SettleCosts::Nothing) => ReservationChange::Released { was_left },
+        (SettleStatus::Settled, _) => ReservationChange::Settled { was_left },
+        (SettleStatus::SettledBefore | SettleStatus::Unknown, _) => ReservationChange::NotOutstanding,
     }
 }
 
@@ -458,15 +462,20 @@ impl Spawner {
 struct ReleaseIfCancelled<'e> {
     engine: &'e Arc<Engine>,
     /// `None` if there is nothing to release.
-    pending: Option<(Outstanding, Spawner)>,
+    pending: Option<PendingRelease<'e>>,
+}
+
+struct PendingRelease<'e> {
+    id: ReservationId,
+    plan: &'e Plan,
+    spawner: Spawner,
 }
 
 impl<'e> ReleaseIfCancelled<'e> {
-    fn new(engine: &'e Arc<Engine>, plan: &Plan, name: ReservationName) -> Self {
+    fn new(engine: &'e Arc<Engine>, plan: &'e Plan, name: ReservationName) -> Self {
         // Counters in this process never wait. With an id that the caller chose, it can ask again.
         let is_needed = !engine.provider().is_immediate() && !name.id.is_chosen();
-        let keys = || plan.all_checks().checks.iter().map(|check| check.key.to_owned()).collect();
-        let pending = is_needed.then(|| (Outstanding { id: name.id, keys: keys() }, engine.spawner()));
+        let pending = is_needed.then(|| PendingRelease { id: name.id, plan, spawner: engine.spawner() });
         Self { engine, pending }
     }
 
@@ -477,11 +486,12 @@ impl<'e> ReleaseIfCancelled<'e> {
 
 impl Drop for ReleaseIfCancelled<'_> {
     fn drop(&mut self) {
-        if let Some((outstanding, spawner)) = self.pending.take() {
-            let engine = Arc::clone(self.engine);
+        if let Some(PendingRelease { id, plan, spawner }) = self.pending.take() {
+            let keys = plan.all_checks().checks.iter().map(|check| check.key.to_owned()).collect();
+            let (engine, outstanding) = (Arc::clone(self.engine), Outstanding { id, keys });
             spawner.run(async move {
                 // The observer has not heard of the reservation. What cannot be released expires.
-                let _ = engine.settle_silently(&outstanding, SettleCosts::Nothing).await;
+                let _ = engine.settle_counters(outstanding, SettleCosts::Nothing, Report::Never).await;
             });
         }
     }
@@ -534,12 +544,6 @@ impl ReservedParts {
     }
 }
 
-/// The result of settling a reservation, and for each counter the time after which it would have expired.
-struct SettledParts {
-    rules: Vec<SettledRule>,
-    were_left: Vec<Duration>,
-}
-
 /// A counter of a reservation, with its rule.
 struct ReservedCounter<'r> {
     rule: &'r CompiledRule,
@@ -564,20 +568,26 @@ impl<'r> ReservedCounter<'r> {
 
     fn settlement(&self, id: ReservationId, costs: SettleCosts<'_>) -> SettleRequest<'r> {
         let cost = costs.cost_of(self.unit());
-        SettleRequest { check: self.check(cost.unwrap_or(0)), id, keeps_estimate: cost.is_none() }
+        let ending = if cost.is_none() { Ending::Estimate } else { Ending::Cost };
+        SettleRequest { check: self.check(cost.unwrap_or(0)), id, ending }
     }
 
-    fn settled(&self, result: SettleResult) -> SettledRule {
-        let status = match result {
-            Err(error) => SettledStatus::Failed(error),
-            Ok(SettledCheck { status: SettleStatus::Settled, reserved, counted, refunded, .. }) => {
-                SettledStatus::Settled { reserved, counted, refunded }
-            }
-            Ok(SettledCheck { status: SettleStatus::SettledBefore, .. }) => SettledStatus::SettledBefore,
-            Ok(SettledCheck { status: SettleStatus::Unknown, .. }) => SettledStatus::NotOutstanding,
-        };
-        let (rule, key, unit) = (self.rule.rule.id.clone(), self.key.to_owned(), self.unit().to_owned());
-        SettledRule { rule, key, unit, status }
+    /// Returns the unit. The usual one needs no allocation.
+    fn unit_name(&self) -> Cow<'static, str> {
+        self.rule.rule.unit.clone().map_or(Cow::Borrowed(REQUESTS), Cow::Owned)
+    }
+}
+
+fn status_of(result: Option<SettleResult>) -> SettledStatus {
+    let settled = match result.unwrap_or_else(|| Ok(SettledCheck::default())) {
+        Ok(settled) => settled,
+        Err(error) => return SettledStatus::Failed(error),
+    };
+    let SettledCheck { status, reserved, counted, refunded, .. } = settled;
+    match status {
+        SettleStatus::Settled => SettledStatus::Settled { reserved, counted, refunded },
+        SettleStatus::SettledBefore => SettledStatus::SettledBefore,
+        SettleStatus::Unknown => SettledStatus::NotOutstanding,
     }
 }
 

@@ -1,5 +1,5 @@
--- absolute.lua in the usual case. Returns the outcome, what comes after the limit in `argument`, and the units of a lease; nothing,
--- and nothing is written, where absolute.lua has to look.
+-- absolute.lua in the usual case. Returns the outcome, what comes after the limit in `argument`, the units of a lease, and where
+-- they are recorded; nothing, and nothing is written, where absolute.lua has to look.
 local function quick(key, argument, at, now, cost, lease)
   local capacity, window, group, sticky, after = unpack('<dddB', argument, at)
   if lease then
@@ -24,5 +24,5 @@ local function quick(key, argument, at, now, cost, lease)
   if not used then
     return
   end
-  return pack('<Bdddddd', 1, capacity, used, now, 0, recorded, recorded + window), after, units
+  return pack('<Bdddddd', 1, capacity, used, now, 0, recorded, recorded + window), after, units, recorded
 end

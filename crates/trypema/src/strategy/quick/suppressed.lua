@@ -24,5 +24,5 @@ local function quick(key, argument, at, now, cost, lease)
   if not used then
     return
   end
-  return pack('<Bddddddd', 1, 0, soft, used, now, 0, recorded, recorded + window), after
+  return pack('<Bddddddd', 1, 0, soft, used, now, 0, recorded, recorded + window), after, cost, recorded
 end

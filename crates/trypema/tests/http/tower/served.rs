@@ -10,13 +10,13 @@ use trypema::tower::{RateLimitLayer, SmartIpKeyExtractor};
 use super::scene::{guesses, hourly_layer};
 
 /// A server that stops when this value is dropped.
-struct Served {
-    address: SocketAddr,
+pub(crate) struct Served {
+    pub(crate) address: SocketAddr,
     task: tokio::task::JoinHandle<()>,
 }
 
 impl Served {
-    async fn start(router: Router) -> Self {
+    pub(crate) async fn start(router: Router) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let service = router.into_make_service_with_connect_info::<SocketAddr>();
@@ -26,12 +26,23 @@ impl Served {
 
     /// Sends a request with a blocking client, on a thread that may block.
     async fn call(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> http::Response<String> {
+        self.send(method, path, headers, "").await
+    }
+
+    /// Sends a request with a body.
+    pub(crate) async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<String>,
+    ) -> http::Response<String> {
         let url = format!("http://{}{path}", self.address);
         let mut request = http::Request::builder().method(method).uri(url);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let request = request.body(()).unwrap();
+        let request = request.body(body.into()).unwrap();
         let call = move || {
             let agent = ureq::Agent::from(ureq::Agent::config_builder().http_status_as_error(false).build());
             let response = agent.run(request).unwrap();

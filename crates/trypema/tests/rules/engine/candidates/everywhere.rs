@@ -96,7 +96,8 @@ fn what_a_reservation_gives_back_is_given_back_to_candidates() {
         let spent = wait_for(engine.reserve(&Request::new(&ann).costing(2), &a_minute())).unwrap();
         assert_eq!(told(spent.verdict()), "allowed less +- more ++", "{name}");
         wait_for(spent.release()).unwrap();
-        let reserve = |cost| wait_for(engine.reserve(&Request::new(&ann).costing(cost), &a_minute())).unwrap();
+        let reserve =
+            |cost| wait_for(engine.reserve(&Request::new(&ann).costing(cost), &a_minute())).unwrap();
         let (first, denied) = (reserve(2), reserve(1));
         assert_eq!(
             [told(first.verdict()), told(denied.verdict())],

@@ -118,7 +118,10 @@ fn a_lost_server_stops_only_the_reservations_that_its_rules_stop() {
         let engine = split.engine(provider, (OnFailure::Fail, "on_store_failure: allow,"));
         let text = reserve(&engine).flatten().unwrap();
         assert_eq!((split.spent(&engine), held(&engine)), (start + 1, 1), "{provider:?}: it was let in");
-        assert_eq!(wait_for(engine.renew(&text, Duration::from_secs(9))).unwrap(), Some(Duration::from_secs(9)));
+        assert_eq!(
+            wait_for(engine.renew(&text, Duration::from_secs(9))).unwrap(),
+            Some(Duration::from_secs(9))
+        );
         let settled = wait_for(engine.settle(&text, &[("requests", 0)])).unwrap();
         assert!(settled.is_complete() && settled.rules.len() == 1, "{provider:?}: {settled:?}");
         assert_eq!((split.spent(&engine), held(&engine)), (start, 0), "{provider:?}: settled");

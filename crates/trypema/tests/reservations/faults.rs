@@ -1,0 +1,149 @@
+//! Lost replies, repeated calls, and servers that end between a reservation and its settlement.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use trypema::clock::ManualClock;
+use trypema::rules::{Engine, OnDrop, Request, Reservation, ReserveOptions, SettledStatus};
+use trypema::{RateLimiter, TrypemaError};
+use trypema_testkit::blocking::{connect, limiter, wait_for};
+use trypema_testkit::redis::{FaultProxy, Server, wait_until};
+
+use super::{a_minute, rules};
+
+const RULES: &str = "
+units: [tokens]
+rules:
+  - {id: slots, scope: user, strategy: {concurrency: {limit: 2, hold: 20s}}}
+  - {id: tokens, scope: user, unit: tokens, strategy: {fixed_window: {limit: 100, window: 1d}}}
+";
+
+const ANN: [(&str, &str); 1] = [("user", "ann")];
+
+type NewEngine = fn(Arc<RateLimiter>, trypema::rules::RuleSet) -> Engine;
+
+const SHARED: [(&str, NewEngine); 2] = [("redis", Engine::redis), ("hybrid", Engine::hybrid)];
+
+/// A server behind a proxy, an engine that calls it through the proxy, and one that calls it directly.
+struct Scene {
+    server: Server,
+    proxy: FaultProxy,
+    clock: Arc<ManualClock>,
+    engine: Arc<Engine>,
+    direct: Arc<Engine>,
+}
+
+impl Scene {
+    fn new(new: NewEngine) -> Self {
+        let server = Server::start().unwrap();
+        let proxy = FaultProxy::start(server.addr()).unwrap();
+        let clock = Arc::new(ManualClock::default());
+        let engine = |url: &str, deadline| {
+            let rl = limiter(&connect(url), "faults", &clock).redis_deadline(deadline).build().unwrap();
+            Arc::new(new(Arc::new(rl), rules(RULES)))
+        };
+        let through = engine(&proxy.url(), Duration::from_millis(400));
+        let direct = engine(&server.url(), Duration::from_secs(20));
+        // The connection is there before the first fault.
+        wait_for(through.holders("slots|user=ann")).unwrap();
+        Self { engine: through, direct, server, proxy, clock }
+    }
+
+    fn heal(&self) {
+        self.proxy.heal();
+        let is_there = || wait_for(self.engine.holders("slots|user=ann")).is_ok();
+        wait_until("Redis to be called again", is_there).unwrap();
+    }
+
+    fn left(&self) -> [u64; 2] {
+        let costs = [("tokens", 0), ("requests", 0)];
+        let explained = wait_for(self.direct.explain(&Request::new(&ANN).with_costs(&costs))).unwrap();
+        ["slots", "tokens"]
+            .map(|id| explained.applying().find(|rule| rule.decision.rule.id == id).unwrap().left)
+    }
+}
+
+fn reserve(engine: &Arc<Engine>, options: &ReserveOptions) -> Result<Reservation, TrypemaError> {
+    let costs = [("tokens", 30)];
+    wait_for(engine.reserve(&Request::new(&ANN).with_costs(&costs), &options.clone().on_drop(OnDrop::Keep)))
+}
+
+/// Every way in which a request is executed and its caller is not told.
+const LOSSES: [fn(&FaultProxy); 2] = [FaultProxy::drop_replies, FaultProxy::cut_on_reply];
+
+#[test]
+fn a_lost_reply_orphans_a_slot_no_longer_than_its_hold() {
+    for ((provider, new), lose) in SHARED.into_iter().flat_map(|shared| LOSSES.map(|lose| (shared, lose))) {
+        let scene = Scene::new(new);
+        lose(&scene.proxy);
+        assert!(reserve(&scene.engine, &a_minute()).is_err(), "{provider}");
+        scene.heal();
+        assert_eq!(scene.left(), [1, 70], "{provider}: it was executed");
+        scene.clock.advance(Duration::from_secs(20));
+        assert_eq!(scene.left(), [2, 70], "{provider}: the slot is free, and the estimate stays counted");
+    }
+}
+
+#[test]
+fn a_repeated_request_finds_the_reservation_whose_reply_was_lost() {
+    for ((provider, new), lose) in SHARED.into_iter().flat_map(|shared| LOSSES.map(|lose| (shared, lose))) {
+        let scene = Scene::new(new);
+        let options = a_minute().with_id("mine").unwrap();
+        lose(&scene.proxy);
+        assert!(reserve(&scene.engine, &options).is_err(), "{provider}");
+        scene.heal();
+        let found = reserve(&scene.engine, &options).unwrap();
+        assert!(found.is_allowed() && found.is_repeated(), "{provider}");
+        assert_eq!(scene.left(), [1, 70], "{provider}: spent once");
+
+        // The same for its settlement.
+        let text = found.into_text().unwrap();
+        lose(&scene.proxy);
+        let lost = wait_for(scene.engine.settle(&text, &[("tokens", 10)])).unwrap();
+        let is_failed = |status: &SettledStatus| matches!(status, SettledStatus::Failed(_));
+        assert!(lost.rules.iter().all(|rule| is_failed(&rule.status)), "{provider}: {lost:?}");
+        scene.heal();
+        let again = wait_for(scene.engine.settle(&text, &[("tokens", 10)])).unwrap();
+        assert!(again.rules.iter().all(|rule| rule.status == SettledStatus::SettledBefore), "{again:?}");
+        assert_eq!(scene.left(), [2, 90], "{provider}: settled once");
+    }
+}
+
+#[test]
+fn another_server_settles_the_reservation_of_one_that_ended() {
+    for (provider, new) in SHARED {
+        let Scene { server, proxy, clock, engine, direct } = Scene::new(new);
+        let text = reserve(&engine, &a_minute()).unwrap().into_text().unwrap();
+        proxy.refuse();
+        drop(engine);
+        server.control().unwrap().command(&["SCRIPT", "FLUSH"]).unwrap();
+        assert_eq!(
+            wait_for(direct.renew(&text, Duration::from_secs(60))).unwrap(),
+            Some(Duration::from_secs(20))
+        );
+        let settled = wait_for(direct.settle(&text, &[("tokens", 45)])).unwrap();
+        assert!(settled.is_complete(), "{provider}: {settled:?}");
+        let scene = Scene { engine: Arc::clone(&direct), direct, server, proxy, clock };
+        assert_eq!(scene.left(), [2, 55], "{provider}");
+    }
+}
+
+/// A restart without persistence loses counters and tables together: what is settled afterwards is not known, and
+/// refunds nothing.
+#[test]
+fn a_restart_forgets_reservations_with_their_counters() {
+    for (provider, new) in SHARED {
+        let scene = Scene::new(new);
+        let text = reserve(&scene.engine, &a_minute()).unwrap().into_text().unwrap();
+        scene.server.kill_9().unwrap();
+        let lost = wait_for(scene.engine.settle(&text, &[])).unwrap();
+        assert!(!lost.is_complete() && lost.rules.len() == 2, "{provider}: {lost:?}");
+        scene.server.restart().unwrap();
+        scene.heal();
+        let direct_is_there = || wait_for(scene.direct.holders("slots|user=ann")).is_ok();
+        wait_until("Redis to be called again", direct_is_there).unwrap();
+        let unknown = wait_for(scene.engine.settle(&text, &[("tokens", 0)])).unwrap();
+        assert!(unknown.rules.iter().all(|rule| rule.status == SettledStatus::NotOutstanding), "{unknown:?}");
+        assert_eq!(scene.left(), [2, 100], "{provider}");
+    }
+}
