@@ -49,10 +49,20 @@ pub fn walk<S: RuleSubject>(seed: u64, subject_of: impl FnOnce(&Rules) -> S) -> 
     };
     let mut subject = subject_of(&rules);
     let mut trace = RuleTrace { name: format!("seed {seed}"), rules, steps: Vec::new() };
-    let (mut now, mut walked, mut reservations) = (START, Walked::default(), 0);
+    let (mut now, mut walked, mut reservations, mut last_with_id) = (START, Walked::default(), 0, None);
     for _ in 0..STEPS {
         now = now + pause(&mut random);
-        let request = draw_step(&mut random, reservations);
+        let request = match &last_with_id {
+            Some(request) if random.once_in(10) => {
+                StepRequest::Reserve(ReserveBody::clone(request), Some(format!("n{reservations}")))
+            }
+            _ => draw_step(&mut random, reservations),
+        };
+        if let StepRequest::Reserve(request, _) = &request
+            && request.id.is_some()
+        {
+            last_with_id = Some(request.clone());
+        }
         let (Some(expected), Some(got)) = (model.answer(now, &request), subject.answer(now, &request)) else {
             continue;
         };

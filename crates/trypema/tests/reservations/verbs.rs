@@ -21,8 +21,11 @@ rules:
 
 const OF_TOKENS: [&str; 4] = ["tokens", "bucket", "fixed", "sliding"];
 
-/// Returns what each counter says of its settlement: reserved, counted, refunded.
-fn told(settlement: &Settlement) -> Vec<(&str, Option<(u64, u64, u64)>)> {
+/// Units at one counter: reserved, counted, refunded.
+type Units = (u64, u64, u64);
+
+/// Returns what each counter says of its settlement.
+fn told(settlement: &Settlement) -> Vec<(&str, Option<Units>)> {
     let told = |status: &SettledStatus| match status {
         SettledStatus::Settled { reserved, counted, refunded } => Some((*reserved, *counted, *refunded)),
         _ => None,
