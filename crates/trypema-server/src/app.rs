@@ -15,7 +15,7 @@ use trypema::{RateLimiter, TrypemaError};
 
 use crate::config::Config;
 use crate::denial_log::DenialLog;
-use crate::metrics::{Exposition, MetricType, Metrics, StoreMetrics};
+use crate::metrics::{Exposition, MetricType, Metrics, ReservationMetrics, StoreMetrics};
 use crate::mode::Mode;
 use crate::provider::{self, EngineAndLimiter, LimiterDependencies, Provider};
 use crate::rules::store::{self, RuleStore, RulesOrigin};
@@ -29,6 +29,7 @@ pub struct App {
     limiter: Arc<RateLimiter>,
     provider: Provider,
     pub(crate) metrics: Metrics,
+    reservations: Arc<ReservationMetrics>,
     pub(crate) denial_log: DenialLog,
     is_draining: AtomicBool,
     /// The error of the rule set that was read last, if it was invalid.
@@ -81,8 +82,9 @@ impl App {
         warn_if_too_many(&rules);
         let store = Arc::new(StoreMetrics::default());
         let metrics = Metrics::new(&rules, Arc::clone(&store));
-        let connected =
-            provider::connect(config, rules, LimiterDependencies { clock, observer: store }).await?;
+        let reservations = Arc::new(ReservationMetrics::new(clock.clone()));
+        let dependencies = LimiterDependencies { clock, observer: store, reservations: reservations.clone() };
+        let connected = provider::connect(config, rules, dependencies).await?;
         let EngineAndLimiter { engine, limiter, provider } = connected;
         let (is_draining, refused_rules) = (AtomicBool::new(false), Mutex::new(refused));
         let denial_log = DenialLog::new(config.log_denials);
@@ -91,6 +93,7 @@ impl App {
             limiter,
             provider,
             metrics,
+            reservations,
             denial_log,
             is_draining,
             refused_rules,
@@ -163,7 +166,9 @@ impl App {
         reservation: &str,
         costs: &[(&str, u64)],
     ) -> Result<Settlement, TrypemaError> {
-        self.engine.settle(reservation, costs).await
+        let settlement = self.engine.settle(reservation, costs).await?;
+        self.metrics.rules.count_settlement(&settlement);
+        Ok(settlement)
     }
 
     /// Releases a reservation by its text.
@@ -293,6 +298,7 @@ impl App {
     pub(crate) fn exposition(&self) -> String {
         let mut text = Exposition::default();
         self.metrics.write(&mut text);
+        self.reservations.write(&mut text, &self.engine.rules());
         text.family("trypema_rules", MetricType::Gauge, "Rules in force.");
         text.sample(&[], self.engine.rules().len());
         store::write(self.rule_store().map(|rule_store| &**rule_store), &mut text);

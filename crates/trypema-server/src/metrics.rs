@@ -6,6 +6,7 @@ mod histogram;
 mod http;
 mod logins;
 mod process;
+mod reservations;
 mod rules;
 mod store;
 
@@ -18,6 +19,7 @@ pub(crate) use connections::ConnectionMetrics;
 pub(crate) use exposition::{CONTENT_TYPE, Exposition, MetricType};
 pub(crate) use http::{HttpMetrics, RouteLabel};
 pub(crate) use logins::LoginMetrics;
+pub(crate) use reservations::ReservationMetrics;
 pub(crate) use rules::{Comparisons, RuleMetrics};
 pub(crate) use store::StoreMetrics;
 

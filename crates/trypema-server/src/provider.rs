@@ -47,6 +47,8 @@ pub(crate) struct LimiterDependencies {
     pub(crate) clock: Option<Arc<dyn Clock>>,
     /// The observer of calls to Redis.
     pub(crate) observer: Arc<dyn Observer>,
+    /// The observer of reservations.
+    pub(crate) reservations: Arc<dyn Observer>,
 }
 
 /// Builds the limiter and the engine of the configured provider. If Redis is unreachable, the server waits
@@ -80,7 +82,8 @@ pub(crate) async fn connect(
         Provider::Redis => Engine::redis(shared, rules),
         Provider::Hybrid => Engine::hybrid(shared, rules),
     };
-    Ok(EngineAndLimiter { engine: Arc::new(engine), limiter, provider })
+    let engine = Arc::new(engine.observed_by(dependencies.reservations));
+    Ok(EngineAndLimiter { engine, limiter, provider })
 }
 
 async fn with_redis(

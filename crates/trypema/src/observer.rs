@@ -49,6 +49,11 @@ pub trait Observer: Debug + Send + Sync {
         let _ = denial;
     }
 
+    /// Called when a reservation has changed at one counter of a rule.
+    fn reservation_changed(&self, event: &ReservationEvent<'_>) {
+        let _ = event;
+    }
+
     /// Called after a call to the store, of any kind: a take, a peek, a lease. Calls that were sent in one
     /// batch are reported one by one.
     fn store_called(&self, call: &StoreCall<'_>) {
@@ -101,6 +106,53 @@ pub struct ShadowDenial<'a> {
     pub decision: &'a Decision,
     /// The number of requests that the rule would have denied since it was loaded, including this one.
     pub count: u64,
+}
+
+/// A change of a reservation at one counter of a rule, by this process.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct ReservationEvent<'a> {
+    /// The rule's id.
+    pub rule: &'a str,
+    /// The name of the counter.
+    pub key: &'a str,
+    /// The change.
+    pub change: ReservationChange,
+}
+
+/// A change of a reservation at one counter.
+///
+/// The expiry of a reservation is no event: its counter may be in Redis, and nobody is told. Count it from the
+/// times of the other changes. Each reservation ends at the time that its last `Reserved` or `Renewed` told,
+/// unless a `Settled` or `Released` comes first, possibly in another process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReservationChange {
+    /// The reservation was made. Not reported of a repeated request, which made nothing.
+    Reserved {
+        /// The time after which it expires.
+        expires_in: Duration,
+    },
+    /// The reservation was renewed.
+    Renewed {
+        /// The time after which it would have expired.
+        was_left: Duration,
+        /// The time after which it expires now.
+        expires_in: Duration,
+    },
+    /// The reservation was settled at its real cost.
+    Settled {
+        /// The time after which it would have expired.
+        was_left: Duration,
+    },
+    /// The reservation was released: its real cost is nothing.
+    Released {
+        /// The time after which it would have expired.
+        was_left: Duration,
+    },
+    /// The reservation was to be settled, released or renewed, and the counter does not know it: it expired,
+    /// or was settled or released before, or was never made.
+    NotOutstanding,
 }
 
 impl ShadowDenial<'_> {

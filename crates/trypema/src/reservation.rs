@@ -32,8 +32,6 @@ pub(crate) struct ReservedCheck {
     pub(crate) expires_in: Duration,
     /// Whether an earlier request with the same id made it. This one spent nothing.
     pub(crate) is_known: bool,
-    /// The reservations of this counter that expired without being settled, and were forgotten by this call.
-    pub(crate) expired: u64,
 }
 
 /// The results of a [`ReserveRequest`].
@@ -77,8 +75,8 @@ pub(crate) struct SettledCheck {
     pub(crate) counted: u64,
     /// The reserved units that were refunded, because they still counted.
     pub(crate) refunded: u64,
-    /// See [`ReservedCheck::expired`].
-    pub(crate) expired: u64,
+    /// The time after which the reservation would have expired at this counter.
+    pub(crate) expires_in: Duration,
 }
 
 /// Whether a counter knew the reservation that was to be settled.
@@ -100,8 +98,16 @@ pub(crate) struct RenewRequest<'a> {
     pub(crate) ttl: Duration,
 }
 
-/// The time for which a renewed reservation lasts at a counter; `None` if the counter does not know it.
-pub(crate) type RenewResult = Result<Option<Duration>, TrypemaError>;
+/// A reservation that was renewed at one counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RenewedCheck {
+    /// The time after which the reservation would have expired.
+    pub(crate) was_left: Duration,
+    pub(crate) expires_in: Duration,
+}
+
+/// The result of renewing at one counter; `None` if the counter does not know the reservation.
+pub(crate) type RenewResult = Result<Option<RenewedCheck>, TrypemaError>;
 
 /// The result of settling at one counter, or the failure of its store.
 pub(crate) type SettleResult = Result<SettledCheck, TrypemaError>;

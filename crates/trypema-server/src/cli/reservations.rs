@@ -147,7 +147,7 @@ fn settled(response: &Value, done: &str) -> String {
     for rule in response["rules"].as_array().into_iter().flatten() {
         let what = match text(&rule["status"]) {
             "settled" => format!(
-                "{} {} of {} reserved counted, {} refunded",
+                "counted {} {}, reserved {}; {} free again",
                 rule["counted"],
                 text(&rule["unit"]),
                 rule["reserved"],

@@ -10,7 +10,7 @@ use arc_swap::ArcSwap;
 use foldhash::fast::RandomState;
 use trypema::BlockScope;
 use trypema::observer::ShadowDenial;
-use trypema::rules::{Outcome, Request, Rule, RuleDecision, RuleSet, Verdict};
+use trypema::rules::{Outcome, Request, Rule, RuleDecision, RuleSet, SettledStatus, Settlement, Verdict};
 
 use self::unmatched::{MatchHistory, Moment, UnmatchedRule, UnmatchedScan};
 use super::{Counter, Exposition, MetricType};
@@ -199,6 +199,17 @@ impl RuleMetrics {
         unmatched::warn(unmatched_rules, requests);
     }
 
+    /// Counts the units that requests spent beyond their reservations.
+    pub(crate) fn count_settlement(&self, settlement: &Settlement) {
+        let rule_counters = self.rule_counters.load();
+        for rule in &settlement.rules {
+            let SettledStatus::Settled { reserved, counted, .. } = rule.status else { continue };
+            if let Some(entry) = rule_counters.get(rule.rule()) {
+                entry.rule.units.add(counted.saturating_sub(reserved).min(MAX_UNITS_AT_ONCE));
+            }
+        }
+    }
+
     /// Returns the number of decisions that were made in place of an unreachable store.
     pub(crate) fn substitutes(&self) -> u64 {
         self.substitutes.get()
@@ -244,7 +255,7 @@ impl RuleMetrics {
         text.family(
             "trypema_units_total",
             MetricType::Counter,
-            "Units that requests spent, by rule. Refunds are not subtracted.",
+            "Units that requests spent, by rule: the whole cost of a reservation when it is made, and what it cost beyond that when it is settled. Units that are given back are not subtracted.",
         );
         for (id, RuleEntry { rule, unit, .. }) in &sorted {
             text.sample(&[("rule", id), ("unit", unit)], rule.units.get());

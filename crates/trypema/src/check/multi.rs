@@ -66,6 +66,8 @@ pub(crate) struct TakeResponse<R> {
     pub(crate) receipts: Vec<Option<R>>,
     /// One result per check of `independent`.
     pub(crate) independent: Vec<CheckResult>,
+    /// The receipts of `independent`, if the request is a reservation.
+    pub(crate) independent_receipts: Vec<Option<R>>,
 }
 
 /// A check whose store failed.
@@ -79,24 +81,37 @@ pub(crate) struct Failed {
 impl<R> TakeResponse<R> {
     /// Returns the response to a request without checks.
     pub(crate) fn empty() -> Self {
-        Self { decisions: Vec::new(), failures: Vec::new(), receipts: Vec::new(), independent: Vec::new() }
+        Self::of_decisions(Vec::new())
+    }
+
+    /// Returns a response without failures and receipts.
+    pub(crate) fn of_decisions(decisions: Vec<Option<Decision>>) -> Self {
+        Self {
+            decisions,
+            failures: Vec::new(),
+            receipts: Vec::new(),
+            independent: Vec::new(),
+            independent_receipts: Vec::new(),
+        }
     }
 
     /// Returns the same response with converted receipts.
     pub(crate) fn map_receipts<T>(self, map: impl Fn(R) -> T) -> TakeResponse<T> {
-        let receipts = self.receipts.into_iter().map(|receipt| receipt.map(&map)).collect();
+        let converted =
+            |receipts: Vec<Option<R>>| receipts.into_iter().map(|receipt| receipt.map(&map)).collect();
         TakeResponse {
             decisions: self.decisions,
             failures: self.failures,
-            receipts,
+            receipts: converted(self.receipts),
             independent: self.independent,
+            independent_receipts: converted(self.independent_receipts),
         }
     }
 
-    /// Returns the same response without receipts, and the receipts.
-    pub(crate) fn split_receipts<T>(self) -> (TakeResponse<T>, Vec<Option<R>>) {
-        let Self { decisions, failures, receipts, independent } = self;
-        (TakeResponse { decisions, failures, receipts: Vec::new(), independent }, receipts)
+    /// Returns the same response without receipts.
+    pub(crate) fn without_receipts<T>(self) -> TakeResponse<T> {
+        let Self { decisions, failures, independent, .. } = self;
+        TakeResponse { failures, independent, ..TakeResponse::of_decisions(decisions) }
     }
 
     /// Drops the receipts of a request that spent nothing. A check that would fit has a receipt even if
@@ -128,7 +143,7 @@ impl<R> TakeResponse<R> {
 impl<R> From<MultiDecision<R>> for TakeResponse<R> {
     fn from(multi: MultiDecision<R>) -> Self {
         let decisions = multi.decisions.into_iter().map(Some).collect();
-        Self { decisions, failures: Vec::new(), receipts: multi.receipts, independent: Vec::new() }
+        Self { receipts: multi.receipts, ..Self::of_decisions(decisions) }
     }
 }
 

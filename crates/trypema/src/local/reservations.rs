@@ -18,8 +18,8 @@ use crate::clock::Timestamp;
 use crate::decision::Decision;
 use crate::error::TrypemaError;
 use crate::reservation::{
-    Ending, HeldReservation, RenewRequest, ReservationName, ReserveRequest, ReserveResponse, ReservedCheck,
-    SettleRequest, SettleStatus, SettledCheck,
+    Ending, HeldReservation, RenewRequest, RenewedCheck, ReservationName, ReserveRequest, ReserveResponse,
+    ReservedCheck, SettleRequest, SettleStatus, SettledCheck,
 };
 use crate::strategy::reservations::{Entry, MAX_HOLD, ReservationTable};
 use crate::strategy::{
@@ -71,7 +71,9 @@ impl LocalRateLimiterProvider {
         validate(request.take.checks)?;
         let mut response = self.reserve_group(request.take.checks, request)?;
         for check in request.take.independent {
-            let reserved = self.reserve_group(std::slice::from_ref(check), request);
+            let mut reserved = self.reserve_group(std::slice::from_ref(check), request);
+            let part = reserved.as_mut().ok().and_then(|reserved| reserved.receipts.pop()).flatten();
+            response.independent_receipts.push(part);
             response.independent.push(match reserved {
                 // A rule that decides nothing does not fail a request either.
                 Err(TrypemaError::ReservationConflict) => Ok(Decision::refused()),
@@ -200,12 +202,13 @@ impl LocalRateLimiterProvider {
             Limit::Concurrency(_) => reserved,
             _ => self.count_difference(check, &entry, counted),
         };
-        let expired = table.forget_expired(now);
+        let expires_in = duration_between(now, entry.expires_at);
+        table.forget_expired(now);
         match ending {
             Ending::Undone => table.forget(*id),
             Ending::Cost | Ending::Estimate => table.settle(*id, counted),
         }
-        SettledCheck { status: SettleStatus::Settled, reserved, counted, refunded, expired }
+        SettledCheck { status: SettleStatus::Settled, reserved, counted, refunded, expires_in }
     }
 
     /// Refunds the units that were reserved and not spent, or counts those that were spent beyond it. Returns
@@ -223,14 +226,15 @@ impl LocalRateLimiterProvider {
         })
     }
 
-    pub(super) fn renew(&self, renewal: &RenewRequest<'_>) -> Option<Duration> {
+    pub(super) fn renew(&self, renewal: &RenewRequest<'_>) -> Option<RenewedCheck> {
         let RenewRequest { check, id, ttl } = renewal;
         let (location, now) = (self.locate_table(0, check), self.now());
         let mut shard = location.map.shard_at(location.shard);
         let table = shard.find(location.key.hash, &location.key.key)?;
-        table.find(*id, now).filter(|entry| !entry.is_settled)?;
+        let entry = table.find(*id, now).filter(|entry| !entry.is_settled)?;
+        let was_left = duration_between(now, entry.expires_at);
         table.renew(*id, expiry(now, *ttl));
-        Some(*ttl)
+        Some(RenewedCheck { was_left, expires_in: *ttl })
     }
 
     pub(super) fn holders_of(&self, check: &Check<'_>) -> Vec<HeldReservation> {
@@ -357,7 +361,7 @@ fn write_table(
 ) -> Option<ReservedCheck> {
     if let TableDecision::Known(expires_at, _) = state {
         let expires_in = duration_between(now, expires_at);
-        return Some(ReservedCheck { expires_in, is_known: true, expired: 0 });
+        return Some(ReservedCheck { expires_in, is_known: true });
     }
     let (limit, hold_us) = match check.limit {
         Limit::Concurrency(limit) => (*limit, limit.hold().as_micros() as u64),
@@ -372,10 +376,10 @@ fn write_table(
             table.step_back(now, hold_us);
         }
         let entry = entry?;
-        let expired = table.forget_expired(now);
+        table.forget_expired(now);
         table.insert(entry);
         let expires_in = duration_between(now, entry.expires_at);
-        Some(ReservedCheck { expires_in, is_known: false, expired })
+        Some(ReservedCheck { expires_in, is_known: false })
     };
     if let Some(table) = shard.find(location.key.hash, &location.key.key) {
         return write(table);

@@ -13,9 +13,10 @@
 //! A refund or reset that did not happen is never reported as done. Decisions made here are marked as such
 //! ([`Decision::is_substitute`]).
 
+#[cfg(feature = "tower")]
+use super::RefundResult;
 use super::{
     AnyReceipt, CheckVerb, Fallback, OnStoreFailure, Provider, RecordMode, RecordRequest, RefundRequest,
-    RefundResult,
 };
 use crate::check::{
     Check, CheckResult, Deadline, Failed, IfUnreachable, Receipts, TakeRequest, TakeResponse,

@@ -194,12 +194,7 @@ impl RedisRateLimiterProvider {
         };
         let started = SystemClock.now();
         let replies = self.take_keyed(&checks, request).await;
-        let mut response = TakeResponse {
-            decisions: Vec::with_capacity(checks.atomic.len()),
-            failures: Vec::new(),
-            receipts: Vec::new(),
-            independent: Vec::new(),
-        };
+        let mut response = TakeResponse::of_decisions(Vec::with_capacity(checks.atomic.len()));
         for (index, result) in
             self.report_all(&checks.atomic, replies.atomic, started).into_iter().enumerate()
         {

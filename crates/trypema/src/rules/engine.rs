@@ -22,6 +22,7 @@ use super::verdict::Verdict;
 use crate::check::{Check, CheckResult, Deadline, Receipts, TakeRequest, TakeResponse};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
+use crate::observer::Observer;
 use crate::provider::{AnyReceipt, Provider, RecordMode, RecordRequest, failure_policy};
 use crate::rate_limiter::RateLimiter;
 use crate::waiting::WaitQueues;
@@ -67,6 +68,8 @@ pub struct Engine {
     set: ArcSwap<RuleSet>,
     /// Callers that wait for a reservation, by counter.
     waiters: WaitQueues,
+    /// The observer of rules and reservations; `None` for that of the limiter.
+    observer: Option<Arc<dyn Observer>>,
 }
 
 /// Selects the provider that holds the counters.
@@ -91,6 +94,7 @@ impl Engine {
             select: |limiter| limiter.local(),
             set: ArcSwap::new(rules.into()),
             waiters: WaitQueues::default(),
+            observer: None,
         }
     }
 
@@ -108,6 +112,7 @@ impl Engine {
             select: |limiter| limiter.redis(),
             set: ArcSwap::new(rules.into()),
             waiters: WaitQueues::default(),
+            observer: None,
         }
     }
 
@@ -122,7 +127,15 @@ impl Engine {
             select: |limiter| limiter.hybrid(),
             set: ArcSwap::new(rules.into()),
             waiters: WaitQueues::default(),
+            observer: None,
         }
+    }
+
+    /// Returns the same engine, which reports reservations and the denials of log-only rules to this observer.
+    /// Otherwise the observer of the limiter is used, which is also called for every take.
+    #[must_use]
+    pub fn observed_by(self, observer: Arc<dyn Observer>) -> Self {
+        Self { observer: Some(observer), ..self }
     }
 
     /// Puts other rules into force, for all requests from now on. Returns the previous rules.

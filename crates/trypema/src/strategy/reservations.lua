@@ -81,22 +81,14 @@ local function held_at(t, now)
   return held, live < MAX_ENTRIES
 end
 
--- Forgets the entries that have expired. Returns the number of reservations among them that were neither settled nor
--- released.
+-- Forgets the entries that have expired.
 local function forget_expired_entries(t, now)
   if now < t.earliest or #t.entries == 0 then
-    return 0
+    return
   end
-  local lost = 0
   rebuild(t, function(e)
-    if now < e.expires_at then
-      return e
-    end
-    if not e.is_settled and e.id ~= ANONYMOUS then
-      lost = lost + 1
-    end
+    return now < e.expires_at and e or nil
   end)
-  return lost
 end
 
 local function is_from_the_future(e, now, hold)

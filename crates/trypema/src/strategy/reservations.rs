@@ -144,18 +144,13 @@ impl ReservationTable {
         self.latest
     }
 
-    /// Forgets the entries that have expired. Returns the number of reservations among them that were neither
-    /// settled nor released.
-    pub(crate) fn forget_expired(&mut self, now: Timestamp) -> u64 {
+    /// Forgets the entries that have expired.
+    pub(crate) fn forget_expired(&mut self, now: Timestamp) {
         if now < self.earliest {
-            return 0;
+            return;
         }
-        let is_lost =
-            |entry: &Entry| !entry.is_live(now) && !entry.is_settled && entry.id != ReservationId::ANONYMOUS;
-        let lost = self.entries.iter().filter(|entry| is_lost(entry)).count() as u64;
         self.entries.retain(|entry| entry.is_live(now));
         self.recompute();
-        lost
     }
 
     /// Returns the time at which every entry has expired, if the clock stays at `now` or goes on from there.

@@ -8,11 +8,12 @@ mod rollback;
 mod twins;
 mod verbs;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use trypema::RateLimiter;
 use trypema::clock::ManualClock;
+use trypema::observer::{Event, Observer, ReservationChange, ReservationEvent};
 use trypema::rules::{Engine, Request, Reservation, ReserveOptions, RuleSet, Settlement};
 use trypema_testkit::blocking::{connect, limiter, wait_for};
 use trypema_testkit::redis::{Cluster, Server};
@@ -22,14 +23,28 @@ struct Scene {
     provider: &'static str,
     engine: Arc<Engine>,
     clock: Arc<ManualClock>,
+    changes: Arc<Changes>,
+}
+
+/// What an observer heard of reservations: rules and changes.
+#[derive(Debug, Default)]
+struct Changes(Mutex<Vec<(String, ReservationChange)>>);
+
+impl Observer for Changes {
+    fn decided(&self, _: &Event<'_>) {}
+
+    fn reservation_changed(&self, event: &ReservationEvent<'_>) {
+        self.0.lock().unwrap().push((event.rule.to_owned(), event.change));
+    }
 }
 
 /// Calls `play` with an engine of these rules on every provider.
 fn on_every_provider(yaml: &str, mut play: impl FnMut(&Scene)) {
     let clock = Arc::new(ManualClock::default());
     let local = RateLimiter::builder().clock(clock.clone()).build().unwrap();
-    let engine = Arc::new(Engine::local(Arc::new(local), rules(yaml)));
-    play(&Scene { provider: "local", engine, clock });
+    let changes = Arc::new(Changes::default());
+    let engine = Engine::local(Arc::new(local), rules(yaml)).observed_by(changes.clone());
+    play(&Scene { provider: "local", engine: Arc::new(engine), clock, changes });
     let (server, cluster) = (Server::start().unwrap(), Cluster::start().unwrap());
     type NewEngine = fn(Arc<RateLimiter>, RuleSet) -> Engine;
     let shared: [(&str, &str, NewEngine); 3] = [
@@ -40,8 +55,9 @@ fn on_every_provider(yaml: &str, mut play: impl FnMut(&Scene)) {
     for (provider, url, engine) in shared {
         let clock = Arc::new(ManualClock::default());
         let rl = limiter(&connect(url), provider, &clock).redis_deadline(Duration::from_secs(20));
-        let engine = Arc::new(engine(Arc::new(rl.build().unwrap()), rules(yaml)));
-        play(&Scene { provider, engine, clock });
+        let changes = Arc::new(Changes::default());
+        let engine = engine(Arc::new(rl.build().unwrap()), rules(yaml)).observed_by(changes.clone());
+        play(&Scene { provider, engine: Arc::new(engine), clock, changes });
     }
 }
 

@@ -178,7 +178,7 @@ async fn end(
 
 #[test]
 fn sixteen_callers_keep_the_bound_on_every_provider() {
-    on_every_provider(RULES, |Scene { provider, engine, clock }| {
+    on_every_provider(RULES, |Scene { provider, engine, clock, .. }| {
         let tally = Arc::new(Tally::default());
         let callers: Vec<_> =
             (0..CALLERS).map(|seed| runtime().spawn(call(engine.clone(), tally.clone(), seed))).collect();

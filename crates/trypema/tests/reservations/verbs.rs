@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use trypema::TrypemaError;
+use trypema::observer::ReservationChange;
 use trypema::rules::{OnDrop, Request, SettledStatus, Settlement};
 use trypema_testkit::blocking::wait_for;
 
-use super::{a_minute, on_every_provider};
+use super::{Scene, a_minute, on_every_provider};
 
 const TOKENS: &str = "
 units: [tokens]
@@ -210,5 +211,66 @@ fn a_repeated_request_holds_no_second_slot() {
         let released = wait_for(scene.engine.release(&first.text().unwrap())).unwrap();
         assert!(released.is_complete() && released.is_settled(), "{}", scene.provider);
         assert!(!wait_for(scene.engine.release(&first.text().unwrap())).unwrap().is_settled());
+    });
+}
+
+/// The changes of one rule tell how long each reservation lasts and would have lasted, on every provider alike.
+#[test]
+fn an_observer_hears_of_every_change() {
+    const SHADOWED: &str = "
+rules:
+  - {id: slots, scope: user, strategy: {concurrency: {limit: 2, hold: 1h}}}
+  - {id: bucket, scope: user, action: log_only, strategy: {token_bucket: {limit: 1, window: 1h}}}
+";
+    on_every_provider(SHADOWED, |scene| {
+        let Scene { provider, engine, clock, changes } = scene;
+        let heard = |rule: &str| -> Vec<ReservationChange> {
+            let changes = std::mem::take(&mut *changes.0.lock().unwrap());
+            changes.into_iter().filter(|(of, _)| of == rule).map(|(_, change)| change).collect()
+        };
+        let attributes = [("user", "ann")];
+        let reserve = |cost, id: Option<&str>| {
+            let options = a_minute().on_drop(OnDrop::Keep);
+            let options = id.map_or(Ok(options.clone()), |id| options.with_id(id)).unwrap();
+            wait_for(engine.reserve(&Request::new(&attributes).costing(cost), &options)).unwrap().into_text()
+        };
+        let seconds = Duration::from_secs;
+        let text = reserve(1, Some("id")).unwrap();
+        assert_eq!(heard("slots"), [ReservationChange::Reserved { expires_in: seconds(60) }], "{provider}");
+        reserve(1, Some("id")).unwrap();
+        assert_eq!(heard("slots"), [], "{provider}: repeated");
+        assert_eq!(reserve(2, None), None);
+        assert_eq!(heard("slots"), [], "{provider}: denied");
+        reserve(1, None).unwrap();
+        assert_eq!(heard("bucket"), [], "{provider}: the log-only rule has no unit left, and reserved none");
+        clock.advance(seconds(20));
+        wait_for(engine.renew(&text, seconds(300))).unwrap();
+        let (was_left, expires_in) = (seconds(40), seconds(300));
+        assert_eq!(heard("slots"), [ReservationChange::Renewed { was_left, expires_in }], "{provider}");
+        clock.advance(seconds(100));
+        wait_for(engine.settle(&text, &[])).unwrap();
+        let settled = [ReservationChange::Settled { was_left: seconds(200) }];
+        assert_eq!(heard("bucket"), settled, "{provider}");
+        wait_for(engine.settle(&text, &[])).unwrap();
+        wait_for(engine.renew(&text, seconds(300))).unwrap();
+        assert_eq!(heard("slots"), [ReservationChange::NotOutstanding; 2], "{provider}");
+        let text = reserve(2, None).unwrap();
+        wait_for(engine.release(&text)).unwrap();
+        let released = ReservationChange::Released { was_left: seconds(60) };
+        assert_eq!(heard("slots").last(), Some(&released), "{provider}");
+    });
+}
+
+/// A slot of no units is no slot: there is nothing to settle.
+#[test]
+fn no_units_hold_nothing() {
+    let slots = "rules: [{id: slots, scope: user, strategy: {concurrency: {limit: 1, hold: 60s}}}]";
+    on_every_provider(slots, |scene| {
+        let request = [("user", "ann")];
+        let nothing =
+            wait_for(scene.engine.reserve(&Request::new(&request).costing(0), &a_minute())).unwrap();
+        assert!(nothing.is_allowed() && nothing.text().is_some(), "{}", scene.provider);
+        let released = wait_for(nothing.release()).unwrap();
+        assert_eq!(released, Settlement::default(), "{}", scene.provider);
     });
 }

@@ -95,7 +95,7 @@ impl<'a> SettledRuleReport<'a> {
             rule: settled.rule(),
             name: rules.rule(settled.rule()).and_then(|rule| rule.name.as_deref()),
             key: &settled.key,
-            unit: Some(settled.unit.as_str()).filter(|unit| !unit.is_empty()),
+            unit: Some(&*settled.unit).filter(|unit| !unit.is_empty()),
             status: StatusName::Settled,
             reserved: None,
             counted: None,

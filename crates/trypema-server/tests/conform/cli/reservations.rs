@@ -42,7 +42,7 @@ fn a_reservation_is_made_renewed_and_settled() {
     let settled = run(["settle", text, "--cost", "tokens=15", "--server", &server]);
     assert_eq!((settled.code, settled.err.as_str()), (Some(0), ""), "{settled:?}");
     assert!(settled.out.starts_with("settled\n"), "{}", settled.out);
-    assert!(settled.out.contains("tokens|user=ann: 15 tokens of 80 reserved counted, 65 refunded\n"));
+    assert!(settled.out.contains("tokens|user=ann: counted 15 tokens, reserved 80; 65 free again\n"));
     let twice = run(["settle", text, "--cost", "tokens=15", "--server", &server]);
     assert_eq!(twice.code, Some(1), "{twice:?}");
     assert!(twice.out.starts_with("not settled\n") && twice.out.contains("settled or released before"));
@@ -116,5 +116,5 @@ fn keys_show_and_release_holders() {
     let settled = run(["settle", text, "--cost", "tokens=1", "--server", &server]);
     assert_eq!(settled.code, Some(0), "{settled:?}");
     assert!(settled.out.contains("uploads|user=ann (Uploads): not outstanding"), "{}", settled.out);
-    assert!(settled.out.contains("tokens|user=ann: 1 tokens of 80 reserved counted, 79 refunded"));
+    assert!(settled.out.contains("tokens|user=ann: counted 1 tokens, reserved 80; 79 free again"));
 }

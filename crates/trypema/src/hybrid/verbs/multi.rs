@@ -219,8 +219,7 @@ impl HybridRateLimiterProvider {
             });
         }
         let decisions = items.iter().map(|item| item.decision).collect();
-        let mut response =
-            TakeResponse { decisions, failures: Vec::new(), receipts: Vec::new(), independent: Vec::new() };
+        let mut response = TakeResponse::of_decisions(decisions);
         for (index, item) in items.into_iter().enumerate() {
             response.receipts.push(item.receipt);
             response.failures.extend(item.failure.map(|error| Failed { index, error }));

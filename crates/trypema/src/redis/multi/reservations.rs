@@ -19,14 +19,14 @@ use crate::decision::{Decision, DecisionTime};
 use crate::error::TrypemaError;
 use crate::local::without_room;
 use crate::reservation::{
-    Ending, HeldReservation, HoldersResult, RenewRequest, RenewResult, ReserveRequest, ReserveResponse,
-    ReservedCheck, SettleRequest, SettleResult, SettleStatus, SettledCheck,
+    Ending, HeldReservation, HoldersResult, RenewRequest, RenewResult, RenewedCheck, ReserveRequest,
+    ReserveResponse, ReservedCheck, SettleRequest, SettleResult, SettleStatus, SettledCheck,
 };
 use crate::strategy::reservations::Entry;
 use crate::strategy::{Payment, ReplyReader, Spend, Strategy, Wire, with_strategy};
 
 /// The bytes before the outcome in the reply to [`Verb::Hold`].
-const BEFORE_OUTCOME: usize = 16;
+const BEFORE_OUTCOME: usize = 8;
 
 /// What the script answered about one check of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,17 +49,18 @@ struct HoldReply {
     answer: HoldAnswer,
     decision: Decision,
     expires_in: Duration,
-    expired: u64,
 }
 
 impl HoldReply {
-    fn reserved(&self) -> Option<ReservedCheck> {
+    fn is_reserved(&self) -> bool {
+        matches!(self.answer, HoldAnswer::Known | HoldAnswer::Fits)
+    }
+
+    /// Returns the part of the reservation at this counter, if there is one.
+    fn reserved(&self, check: &Check<'_>) -> Option<ReservedCheck> {
         let is_known = self.answer == HoldAnswer::Known;
-        (is_known || self.answer == HoldAnswer::Fits).then_some(ReservedCheck {
-            expires_in: self.expires_in,
-            is_known,
-            expired: self.expired,
-        })
+        (self.is_reserved() && check.is_reservable())
+            .then_some(ReservedCheck { expires_in: self.expires_in, is_known })
     }
 }
 
@@ -99,13 +100,20 @@ impl RedisRateLimiterProvider {
             self.undo_fitting(&checks.independent, &independent, &request).await;
             return Err(TrypemaError::ReservationConflict);
         }
+        let part = |keyed: &KeyedCheck<'_>, reply: &HoldResult| {
+            reply.as_ref().ok().and_then(|reply| reply.reserved(&keyed.check))
+        };
         let independent = checks.independent.iter().zip(independent);
-        let independent = independent.map(|(keyed, reply)| self.independent_result(keyed, reply)).collect();
-        let mut response = ReserveResponse { independent, ..ReserveResponse::empty() };
+        let (independent, independent_receipts) = independent
+            .map(|(keyed, reply)| {
+                let part = part(keyed, &reply);
+                (self.independent_result(keyed, reply), part)
+            })
+            .unzip();
+        let mut response = ReserveResponse { independent, independent_receipts, ..ReserveResponse::empty() };
         for (index, (keyed, reply)) in checks.atomic.iter().zip(atomic).enumerate() {
             response.decisions.push(reply.as_ref().ok().map(|reply| reply.decision));
-            let reserved = reply.as_ref().ok().and_then(HoldReply::reserved);
-            response.receipts.push(reserved.filter(|_| keyed.check.is_reservable()));
+            response.receipts.push(part(keyed, &reply));
             if let Err(failure) = reply {
                 let error = self.report_failure(std::slice::from_ref(keyed), failure);
                 response.failures.push(Failed { index, error });
@@ -147,14 +155,13 @@ impl RedisRateLimiterProvider {
                     answer: HoldAnswer::Denied,
                     decision: decided.decision,
                     expires_in: Duration::ZERO,
-                    expired: 0,
                 })
             };
             return replies.into_iter().map(as_hold).collect();
         }
         let replies = self.hold_each(keyed, request, options).await;
         let is_kept = |(index, reply): (usize, &HoldResult)| match reply {
-            Ok(reply) => reply.reserved().is_some(),
+            Ok(reply) => reply.is_reserved(),
             Err(_) => request.take.if_unreachable(index) == IfUnreachable::Continue,
         };
         if !replies.iter().enumerate().all(is_kept) {
@@ -216,15 +223,16 @@ impl RedisRateLimiterProvider {
             let args = ReservationArgs { id: settlement.id.0, request: 0, ending: settlement.ending };
             (settlement.check, self.reservation_request(&settlement.check, Verb::Settle, 0, args))
         });
-        let read = |_: Timestamp, number: u64, mut reply: ReplyReader<'_>| {
+        let read = |now: Timestamp, number: u64, mut reply: ReplyReader<'_>| {
             let status = match number {
                 1 => SettleStatus::Settled,
                 2 => SettleStatus::SettledBefore,
                 _ => SettleStatus::Unknown,
             };
             let (reserved, counted) = (reply.count()?, reply.count()?);
-            let (refunded, expired) = (reply.count()?, reply.count()?);
-            Some(SettledCheck { status, reserved, counted, refunded, expired })
+            let (refunded, expires_at) = (reply.count()?, reply.count()?);
+            let expires_in = left_until(expires_at, now);
+            Some(SettledCheck { status, reserved, counted, refunded, expires_in })
         };
         self.send_to_tables(requests.collect(), deadline, read).await
     }
@@ -240,8 +248,9 @@ impl RedisRateLimiterProvider {
             (renewal.check, self.reservation_request(&renewal.check, Verb::Renew, ttl_us, args))
         });
         let read = |now: Timestamp, number: u64, mut reply: ReplyReader<'_>| {
-            let expires_at = reply.count()?;
-            Some((number == 1).then(|| left_until(expires_at, now)))
+            let (was_left, expires_in) = (reply.count()?, reply.count()?);
+            let [was_left, expires_in] = [was_left, expires_in].map(|at| left_until(at, now));
+            Some((number == 1).then_some(RenewedCheck { was_left, expires_in }))
         };
         self.send_to_tables(requests.collect(), deadline, read).await
     }
@@ -311,7 +320,11 @@ impl RedisRateLimiterProvider {
         let made = with_strategy!(check.limit, |S, limit| {
             HasRedisLimiter::<S>::limiter(self).check_request(&keyed.key, Some(limit), args)
         });
-        let outcome_len = if verb == Verb::Settle { 4 * 8 } else { 8 };
+        let outcome_len = match verb {
+            Verb::Settle => 4 * 8,
+            Verb::Renew => 2 * 8,
+            _ => 8,
+        };
         CheckRequest { outcome_len, reservation: Some(reservation), ..made }
     }
 
@@ -328,7 +341,6 @@ impl RedisRateLimiterProvider {
         };
         let mut outcome = reply.outcome();
         let expires_at = outcome.count().ok_or_else(malformed)?;
-        let expired = outcome.count().ok_or_else(malformed)?;
         let spend = match answer {
             HoldAnswer::Known | HoldAnswer::Conflict => Spend { cost: 0, payment: Payment::Debit },
             _ => Spend { cost: keyed.check.cost, payment: keyed.payment },
@@ -342,7 +354,7 @@ impl RedisRateLimiterProvider {
             HoldAnswer::Full => without_room(decision, reply.now),
             _ => decision,
         };
-        Ok(HoldReply { answer, decision, expires_in: left_until(expires_at, reply.now), expired })
+        Ok(HoldReply { answer, decision, expires_in: left_until(expires_at, reply.now) })
     }
 }
 

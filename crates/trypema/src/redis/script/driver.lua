@@ -251,7 +251,7 @@ end
 -- Answers 0 if there is none, 1, or 2 if it was settled before.
 verbs[SETTLE] = function(check, state, reply)
   local s, t = check.strategy, check.held.state
-  local expired = tables().forget_expired(t, now)
+  tables().forget_expired(t, now)
   local e = tables().find(t, check.id, now)
   if not e or e.is_settled then
     reply[#reply + 1] = struct.pack('<I4dddd', 1, 0, 0, 0, 0)
@@ -271,19 +271,19 @@ verbs[SETTLE] = function(check, state, reply)
   end
   tables().settle(t, e, counted, check.ending == UNDONE)
   t.is_changed = true
-  reply[#reply + 1] = struct.pack('<I4dddd', 1, reserved, counted, refunded, expired)
+  reply[#reply + 1] = struct.pack('<I4dddd', 1, reserved, counted, refunded, e.expires_at)
   return 1
 end
 verbs[RENEW] = function(check, _, reply)
   local t = check.held.state
   local e = tables().find(t, check.id, now)
   if not e or e.is_settled then
-    reply[#reply + 1] = struct.pack('<I4d', 1, 0)
+    reply[#reply + 1] = struct.pack('<I4dd', 1, 0, 0)
     return 0
   end
   tables().renew(t, check.id, now + check.extra)
   t.is_changed = true
-  reply[#reply + 1] = struct.pack('<I4d', 1, now + check.extra)
+  reply[#reply + 1] = struct.pack('<I4dd', 1, e.expires_at, now + check.extra)
   return 1
 end
 verbs[HOLDERS] = function(check, _, reply)
@@ -367,7 +367,7 @@ local function decide_hold(check)
   return (has_room or check.number == CONCURRENCY) and 1 or 4
 end
 
--- Writes one check of a reservation that is admitted. Returns how many others had expired.
+-- Writes one check of a reservation that is admitted.
 local function commit_hold(check)
   local s, t = check.strategy, check.held.state
   local hold = MAX_HOLD
@@ -385,16 +385,15 @@ local function commit_hold(check)
   end
   -- A slot of no units is no slot.
   if check.cost == 0 and check.number == CONCURRENCY then
-    return 0
+    return
   end
-  local expired = tables().forget_expired(t, now)
+  tables().forget_expired(t, now)
   tables().insert(t, {
     id = check.id, request = check.request, units = check.cost, expires_at = check.expires_at, is_settled = false,
     -- No units, no record of them.
     recorded = check.cost > 0 and s.recorded_time(check.limit, check.outcome, now) or now,
   })
   t.is_changed = true
-  return expired
 end
 
 -- Reserves all checks of a request or none.
@@ -405,9 +404,9 @@ local function reserve_all(checks, reply)
     is_admitted = is_admitted and (numbers[i] == 1 or numbers[i] == 2)
   end
   for i, check in ipairs(checks) do
-    local s, outcome, number, expired = check.strategy, check.outcome, numbers[i], 0
+    local s, outcome, number = check.strategy, check.outcome, numbers[i]
     if number == 1 and is_admitted then
-      expired = commit_hold(check)
+      commit_hold(check)
     elseif number == 0 or number == 1 then
       local record = number == 0 and s.commit or s.record_denied_elsewhere
       if record then
@@ -416,7 +415,7 @@ local function reserve_all(checks, reply)
         end)
       end
     end
-    reply[#reply + 1] = struct.pack('<BdI4dd', 1, number, 1, check.expires_at, expired)
+    reply[#reply + 1] = struct.pack('<BdI4d', 1, number, 1, check.expires_at)
       .. s.encode_outcome(check.limit, outcome)
   end
 end

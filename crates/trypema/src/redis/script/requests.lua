@@ -10,8 +10,8 @@
 --          and for `lease` <d want> <d units back> <d recorded at> <d seen> <d live for> <I4 resets> <c8 instance>
 -- returns  <d now>, then for each check <B 1> <d number> and, for verbs that decide, stretches as `take` adds them,
 --          for `lease` after <I4 instances> <I4 resets>; `hold`, `settle`, `renew` and `holders` answer <I4 1> and then
---          <d expires at> <d others expired> and the outcome; <d reserved> <d counted> <d refunded> <d others expired>;
---          <d expires at>; and as many entries of reservations.lua as the number says;
+--          <d expires at> and the outcome; <d reserved> <d counted> <d refunded> <d would have expired at>;
+--          <d would have expired at> <d expires at>; and as many entries of reservations.lua as the number says;
 --          or <B 0> <I2 length> and why its request failed: then nothing of that request was spent
 local argument, at = ARGV[1], 1
 local given, requests
@@ -124,7 +124,7 @@ local function hold_quickly(number, index, cost, ttl, from)
     is_in_doubt = false
   end
   at = after
-  reply[#reply + 1] = pack('<BdI4dd', 1, is_admitted and 1 or 0, 1, expires_at, 0) .. outcome
+  reply[#reply + 1] = pack('<BdI4d', 1, is_admitted and 1 or 0, 1, expires_at) .. outcome
   return true
 end
 
@@ -171,7 +171,7 @@ local function settle_quickly(number, index, cost, from)
     write_table(table_key, entries, held - units, earliest, latest)
   end
   is_in_doubt, at = false, limit_at + bytes
-  reply[#reply + 1] = pack('<BdI4dddd', 1, 1, 1, units, counted, refunded, 0)
+  reply[#reply + 1] = pack('<BdI4dddd', 1, 1, 1, units, counted, refunded, expires_at)
   return true
 end
 

@@ -1,9 +1,11 @@
-//! Reports the denials of log-only rules to the observer.
+//! Reports the denials of log-only rules, and reservations, to the observer.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Engine;
-use crate::observer::ShadowDenial;
+use crate::observer::{Observer, ReservationChange, ReservationEvent, ShadowDenial};
+use crate::rules::reservation::rule_of;
 use crate::rules::verdict::Verdict;
 
 impl Engine {
@@ -13,8 +15,19 @@ impl Engine {
         verdict
     }
 
+    fn observer(&self) -> Option<&Arc<dyn Observer>> {
+        self.observer.as_ref().or_else(|| self.limiter.local().observer())
+    }
+
+    /// Reports what has happened to a reservation at one counter.
+    pub(super) fn report_reservation(&self, key: &str, change: ReservationChange) {
+        if let Some(observer) = self.observer() {
+            observer.reservation_changed(&ReservationEvent { rule: rule_of(key), key, change });
+        }
+    }
+
     pub(super) fn report(&self, verdict: &Verdict) {
-        let Some(observer) = self.limiter.local().observer() else { return };
+        let Some(observer) = self.observer() else { return };
         let is_reported =
             |rule: &crate::rules::RuleDecision<'_>| rule.is_shadowed() && rule.rule.candidate_for.is_none();
         for denied in verdict.rules().filter(is_reported) {

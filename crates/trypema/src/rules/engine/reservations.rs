@@ -8,13 +8,14 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use super::{Engine, PlanDecisions};
-use crate::check::{Check, CheckResult, Deadline, Receipts, TakeRequest};
+use crate::check::{Check, Deadline, Receipts, TakeRequest};
 use crate::clock::Timestamp;
 use crate::error::TrypemaError;
+use crate::observer::ReservationChange;
 use crate::provider::{AnyReceipt, RecordMode, failure_policy};
 use crate::reservation::{
-    Ending, HeldReservation, RenewRequest, ReservationName, ReserveRequest, ReservedCheck, SettleRequest,
-    SettleResult, SettleStatus, SettledCheck,
+    Ending, HeldReservation, RenewRequest, RenewedCheck, ReservationName, ReserveRequest, ReservedCheck,
+    SettleRequest, SettleResult, SettleStatus, SettledCheck,
 };
 use crate::rules::plan::Plan;
 use crate::rules::request::{REQUESTS, Request};
@@ -151,23 +152,30 @@ impl Engine {
         plan.decide(&decisions.outcomes, &decisions.decisions);
         self.report(&plan.verdict);
         let keys: Vec<String> =
-            parts.keys.iter().map(|outcome| plan.verdict.key(*outcome).to_owned()).collect();
+            parts.parts.iter().map(|part| plan.verdict.key(part.outcome).to_owned()).collect();
         let outstanding = Outstanding { id: name.id, keys };
         let outstanding = if plan.verdict.is_allowed() {
+            for part in parts.parts.iter().filter(|part| !part.is_known) {
+                let expires_in = part.expires_in;
+                self.report_reservation(
+                    plan.verdict.key(part.outcome),
+                    ReservationChange::Reserved { expires_in },
+                );
+            }
             Some(outstanding)
         } else {
             // Log-only rules and candidates reserve for themselves, and nobody will settle it. They count the
             // request, as those of a check do; slots are released.
             if !outstanding.keys.is_empty() {
-                self.settle_at(outstanding, SettleCosts::Estimate).await?;
+                self.settle_counters(outstanding, SettleCosts::Estimate, Report::Never).await?;
             }
             None
         };
         Ok(NewReservation {
             verdict: plan.verdict,
             outstanding,
-            expires_in: parts.expires_in.unwrap_or(ttl),
-            is_repeated: parts.is_repeated,
+            expires_in: parts.parts.iter().map(|part| part.expires_in).min().unwrap_or(ttl),
+            is_repeated: parts.is_repeated(),
         })
     }
 
@@ -194,9 +202,11 @@ impl Engine {
         let response = provider.reserve(request).wait().await?;
         let response = failure_policy::after_reserve(provider, request, response, &policy_of).await?;
         drop(policy_of);
-        let (response, reserved) = response.split_receipts::<AnyReceipt>();
-        let mut parts = ReservedParts::of(&enforced.outcomes, &reserved);
-        parts.add_independent(&log_only.outcomes, &log_only.checks, &response.independent);
+        let mut parts = ReservedParts::default();
+        parts.add(&enforced.outcomes, &response.receipts);
+        parts.enforced = parts.parts.len();
+        parts.add(&log_only.outcomes, &response.independent_receipts);
+        let response = response.without_receipts::<AnyReceipt>();
         let mut decisions = PlanDecisions::from_take(enforced, log_only, response);
         let named = CandidateRequest { name, ttl, deadline };
         self.reserve_candidates(plan, named, &mut decisions, &mut parts).await;
@@ -221,7 +231,7 @@ impl Engine {
                 let take = TakeRequest { checks, independent, if_unreachable, receipts, deadline };
                 let reserved = provider.reserve(ReserveRequest { take, name, ttl }).wait().await;
                 let Ok(response) = reserved else { continue };
-                parts.add_independent(&outcome, independent, &response.independent);
+                parts.add(&outcome, &response.independent_receipts);
                 decisions.add(outcome, response.independent);
             } else if !matches!(record.check.limit, Limit::Concurrency(_)) {
                 let records = std::slice::from_ref(record);
@@ -301,11 +311,21 @@ impl Engine {
         Spawner::Caller
     }
 
-    /// Settles a reservation at each of its counters.
+    /// Settles a reservation at each of its counters, and reports it to the observer.
     pub(in crate::rules) async fn settle_at(
         &self,
         outstanding: Outstanding,
         costs: SettleCosts<'_>,
+    ) -> Result<Settlement, TrypemaError> {
+        self.settle_counters(outstanding, costs, Report::Observer).await
+    }
+
+    /// Settles a reservation at each of its counters.
+    async fn settle_counters(
+        &self,
+        outstanding: Outstanding,
+        costs: SettleCosts<'_>,
+        report: Report,
     ) -> Result<Settlement, TrypemaError> {
         let set = self.set.load_full();
         let counters = outstanding.counters(&set);
@@ -316,6 +336,9 @@ impl Engine {
         for (settlement, result) in settlements.iter().zip(&results) {
             if result.as_ref().is_ok_and(|settled| settled.refunded > 0) {
                 self.waiters.wake_first(settlement.check.key.as_bytes());
+            }
+            if let (Report::Observer, Ok(settled)) = (report, result) {
+                self.report_reservation(settlement.check.key, change_of(settled, costs));
             }
         }
         let mut results = results.into_iter();
@@ -372,13 +395,41 @@ impl Engine {
             .collect();
         let provider = self.provider();
         let renewed = provider.renew_all(&renewals, provider.deadline()).wait().await;
-        let renewed: Vec<Option<Duration>> = renewed.into_iter().collect::<Result<_, _>>()?;
-        Ok(renewed.into_iter().flatten().min())
+        for (counter, renewed) in counters.iter().flatten().zip(&renewed) {
+            let Ok(renewed) = renewed else { continue };
+            let change = match *renewed {
+                Some(RenewedCheck { was_left, expires_in }) => {
+                    ReservationChange::Renewed { was_left, expires_in }
+                }
+                None => ReservationChange::NotOutstanding,
+            };
+            self.report_reservation(counter.key, change);
+        }
+        let renewed: Vec<Option<RenewedCheck>> = renewed.into_iter().collect::<Result<_, _>>()?;
+        Ok(renewed.into_iter().flatten().map(|renewed| renewed.expires_in).min())
     }
 
     /// Fails if the rules do not declare one of the units.
     pub(crate) fn validate_costs(&self, costs: &[(&str, u64)]) -> Result<(), TrypemaError> {
         self.set.load().validate(&Request::new(&[]).with_costs(costs))
+    }
+}
+
+/// Whether the observer hears of a settlement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Report {
+    Observer,
+    /// It has not heard of the reservation either.
+    Never,
+}
+
+/// Returns the change that a counter made.
+fn change_of(settled: &SettledCheck, costs: SettleCosts<'_>) -> ReservationChange {
+    let was_left = settled.expires_in;
+    match (settled.status, costs) {
+        (SettleStatus::Settled, SettleCosts::Nothing) => ReservationChange::Released { was_left },
+        (SettleStatus::Settled, _) => ReservationChange::Settled { was_left },
+        (SettleStatus::SettledBefore | SettleStatus::Unknown, _) => ReservationChange::NotOutstanding,
     }
 }
 
@@ -435,9 +486,14 @@ impl<'e> ReleaseIfCancelled<'e> {
 
 impl Drop for ReleaseIfCancelled<'_> {
     fn drop(&mut self) {
-        let Some(PendingRelease { id, plan, spawner }) = self.pending.take() else { return };
-        let keys = plan.all_checks().checks.iter().map(|check| check.key.to_owned()).collect();
-        self.engine.settle_in_background(Outstanding { id, keys }, FinalCosts::Nothing, &spawner);
+        if let Some(PendingRelease { id, plan, spawner }) = self.pending.take() {
+            let keys = plan.all_checks().checks.iter().map(|check| check.key.to_owned()).collect();
+            let (engine, outstanding) = (Arc::clone(self.engine), Outstanding { id, keys });
+            spawner.run(async move {
+                // The observer has not heard of the reservation. What cannot be released expires.
+                let _ = engine.settle_counters(outstanding, SettleCosts::Nothing, Report::Never).await;
+            });
+        }
     }
 }
 
@@ -452,31 +508,39 @@ struct CandidateRequest {
 /// The parts of a plan that were reserved.
 #[derive(Debug, Default)]
 struct ReservedParts {
-    /// The indexes of their outcomes.
-    keys: Vec<usize>,
-    /// The shortest time after which one of them expires.
-    expires_in: Option<Duration>,
-    /// Whether an earlier request made all of them.
-    is_repeated: bool,
+    /// Those of enforced rules, then the others.
+    parts: Vec<ReservedPart>,
+    /// The number of those of enforced rules.
+    enforced: usize,
+}
+
+/// The part of a reservation at one counter.
+#[derive(Debug, Clone, Copy)]
+struct ReservedPart {
+    /// The index of its outcome.
+    outcome: usize,
+    expires_in: Duration,
+    /// Whether an earlier request made it.
+    is_known: bool,
 }
 
 impl ReservedParts {
-    fn of(outcomes: &[usize], reserved: &[Option<ReservedCheck>]) -> Self {
-        let made = || outcomes.iter().zip(reserved).filter_map(|(outcome, part)| Some((*outcome, (*part)?)));
-        Self {
-            keys: made().map(|(outcome, _)| outcome).collect(),
-            expires_in: made().map(|(_, part)| part.expires_in).min(),
-            is_repeated: made().next().is_some() && made().all(|(_, part)| part.is_known),
-        }
+    fn add(&mut self, outcomes: &[usize], reserved: &[Option<ReservedCheck>]) {
+        let part = |(outcome, part): (&usize, &Option<ReservedCheck>)| {
+            let ReservedCheck { expires_in, is_known } = (*part)?;
+            Some(ReservedPart { outcome: *outcome, expires_in, is_known })
+        };
+        self.parts.extend(outcomes.iter().zip(reserved).filter_map(part));
     }
 
-    fn add_independent(&mut self, outcomes: &[usize], checks: &[Check<'_>], results: &[CheckResult]) {
-        let is_allowed = |result: &CheckResult| {
-            result.as_ref().is_ok_and(|decision| decision.is_allowed() && !decision.is_substitute())
+    /// Whether an earlier request made the reservation. A log-only rule may have denied the first request and
+    /// not the second, so it only counts if there is no other rule.
+    fn is_repeated(&self) -> bool {
+        let decisive = match self.enforced {
+            0 => &self.parts[..],
+            enforced => &self.parts[..enforced],
         };
-        let results = outcomes.iter().zip(checks).zip(results);
-        let reserved = results.filter(|((_, check), result)| check.is_reservable() && is_allowed(result));
-        self.keys.extend(reserved.map(|((outcome, _), _)| *outcome));
+        !decisive.is_empty() && decisive.iter().all(|part| part.is_known)
     }
 }
 
