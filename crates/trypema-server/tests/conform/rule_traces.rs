@@ -1,51 +1,132 @@
 //! Every rule trace through HTTP.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde::Serialize;
+use serde_json::{Value, json};
 use trypema::clock::Timestamp;
-use trypema::rules::RuleSet;
+use trypema::rules::{Period, RuleSet};
 use trypema_testkit::redis::Server;
 use trypema_testkit::rule_trace::{
-    CheckBody, CounterAnswer, RuleAnswer, RuleOutcome, RuleSubject, RuleTrace, replay,
+    CheckBody, CounterAnswer, RenewedAnswer, ReserveAnswer, ReserveBody, ReservedAnswer, RuleAnswer,
+    RuleOutcome, RuleSubject, RuleTrace, Settled, SettledAnswer, StepAnswer, StepRequest, replay,
 };
 
 use crate::client::{Client, Reply};
 use crate::in_process::InProcess;
 
+/// The traces of checks, and those of reservations.
 fn traces() -> Vec<RuleTrace> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/rule-traces");
-    let traces = RuleTrace::read_all(&folder).unwrap_or_else(|error| panic!("{error}"));
-    assert!(traces.len() > 30, "only {}", traces.len());
-    traces
+    let of_folder = |folder: &str| {
+        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata").join(folder);
+        RuleTrace::read_all(&folder).unwrap_or_else(|error| panic!("{error}"))
+    };
+    let (checks, reservations) = (of_folder("rule-traces"), of_folder("reservation-traces"));
+    assert!(checks.len() > 30 && reservations.len() > 20, "{} {}", checks.len(), reservations.len());
+    checks.into_iter().chain(reservations).collect()
 }
 
 /// A server with the rules of a trace.
 struct OverHttp {
     service: InProcess,
     client: Client,
+    /// The texts of reservations, by their names in the trace.
+    texts: BTreeMap<String, String>,
 }
 
 impl OverHttp {
     fn start(trace: &RuleTrace, settings: &str) -> Self {
         let service = InProcess::start(settings);
         service.app.replace_rules(RuleSet::compile(&trace.rules).unwrap());
-        Self { client: service.check_client(), service }
+        Self { client: service.check_client(), service, texts: BTreeMap::new() }
+    }
+}
+
+impl OverHttp {
+    fn post(&mut self, at: Timestamp, path: &str, body: &impl Serialize) -> Reply {
+        self.service.clock.set(at);
+        self.client.send("POST", path, &[], &serde_json::to_string(body).unwrap())
+    }
+
+    /// Returns the text of a reservation; the name itself if no step has named one so.
+    fn text(&self, name: &str) -> String {
+        self.texts.get(name).map_or(name, String::as_str).to_owned()
     }
 }
 
 impl RuleSubject for OverHttp {
     fn ask(&mut self, at: Timestamp, request: &CheckBody) -> Option<RuleAnswer> {
-        self.service.clock.set(at);
-        let body = serde_json::to_string(request).unwrap();
-        Some(answer_of(&self.client.send("POST", "/v1/check", &[], &body)))
+        Some(answer_of(&self.post(at, "/v1/check", request)))
     }
+
+    fn answer(&mut self, at: Timestamp, request: &StepRequest) -> Option<StepAnswer> {
+        Some(match request {
+            StepRequest::Request(request) => StepAnswer::Verdict(self.ask(at, request)?),
+            StepRequest::Reserve(request, name) => {
+                let request = ReserveBody { ttl: Some(Period(request.ttl())), ..request.clone() };
+                let reply = self.post(at, "/v1/reserve", &request);
+                let told = reply.json();
+                if let (Some(name), Some(text)) = (name, text(&told["reservation"])) {
+                    self.texts.insert(name.clone(), text);
+                }
+                let reserved = told["expires_in_ms"].as_u64().map(|milliseconds| ReservedAnswer {
+                    expires_in: Duration::from_millis(milliseconds),
+                    is_repeated: told["repeated"].as_bool().unwrap(),
+                });
+                StepAnswer::Reserved(ReserveAnswer { verdict: answer_of(&reply), reserved })
+            }
+            StepRequest::Settle(settle) => {
+                let body = json!({"reservation": self.text(&settle.reservation), "costs": settle.costs});
+                StepAnswer::Settled(settled(&self.post(at, "/v1/settle", &body)))
+            }
+            StepRequest::Release(release) => {
+                let body = json!({"reservation": self.text(&release.reservation)});
+                StepAnswer::Settled(settled(&self.post(at, "/v1/release", &body)))
+            }
+            StepRequest::Renew(renew) => {
+                let body = json!({"reservation": self.text(&renew.reservation), "ttl": renew.ttl});
+                let reply = self.post(at, "/v1/renew", &body);
+                let expires_in = |told: Value| told["expires_in_ms"].as_u64().map(Duration::from_millis);
+                StepAnswer::Renewed(accepted(&reply).map(|told| RenewedAnswer(expires_in(told))))
+            }
+            StepRequest::Replace(rules) => {
+                self.service.app.replace_rules(RuleSet::compile(rules).unwrap());
+                StepAnswer::Replaced
+            }
+        })
+    }
+}
+
+/// Returns the body of a reply, or the text of its error.
+fn accepted(reply: &Reply) -> Result<Value, String> {
+    match reply.status {
+        200 => Ok(reply.json()),
+        _ => Err(reply.json()["detail"].as_str().unwrap().to_owned()),
+    }
+}
+
+fn settled(reply: &Reply) -> Result<Settled, String> {
+    let answer = |rule: &Value| match rule["status"].as_str().unwrap() {
+        "settled" => {
+            let [reserved, counted, refunded] =
+                ["reserved", "counted", "refunded"].map(|field| rule[field].as_u64().unwrap());
+            SettledAnswer::Settled { reserved, counted, refunded }
+        }
+        "settled_before" => SettledAnswer::Before,
+        "not_outstanding" => SettledAnswer::Unknown,
+        "rule_removed" => SettledAnswer::Removed,
+        other => panic!("{other}"),
+    };
+    let told = accepted(reply)?;
+    let rules = told["rules"].as_array().unwrap().iter();
+    Ok(rules.map(|rule| (text(&rule["key"]).unwrap(), answer(rule))).collect())
 }
 
 fn answer_of(reply: &Reply) -> RuleAnswer {
     let told = reply.json();
-    if reply.status == 400 {
+    if reply.status == 400 || reply.status == 409 {
         return RuleAnswer::error(told["detail"].as_str().unwrap());
     }
     assert_eq!(reply.status, 200, "{reply:?}");
@@ -134,9 +215,10 @@ fn counters_that_may_be_leased() {
 #[test]
 fn a_spoiled_answer_is_found() {
     let mut trace = traces().into_iter().find(|trace| trace.name == "units_all_or_nothing.yaml").unwrap();
-    let mut spoiled = |step: usize| trace.steps[step].expected.verdict_mut().unwrap();
-    spoiled(1).counters.insert("calls|user=ann".to_owned(), CounterAnswer::Allowed(4));
-    spoiled(2).outcome = RuleOutcome::Denied { by: "money".to_owned(), wait: None };
+    let second = trace.steps[1].expected.verdict_mut().unwrap();
+    second.counters.insert("calls|user=ann".to_owned(), CounterAnswer::Allowed(4));
+    let third = trace.steps[2].expected.verdict_mut().unwrap();
+    third.outcome = RuleOutcome::Denied { by: "money".to_owned(), wait: None };
     let found = replay(&trace, &mut OverHttp::start(&trace, "")).mismatches;
     assert_eq!(found.iter().map(|mismatch| mismatch.step).collect::<Vec<_>>(), [2, 3]);
 }
