@@ -131,6 +131,10 @@ impl LocalRateLimiterProvider {
         now: Timestamp,
     ) -> Result<Vec<(Decision, Timestamp)>, TrypemaError> {
         let is_open = |state: &TableDecision| *state == TableDecision::Open;
+        if states.iter().all(is_open) {
+            // Nearly every request: all counters decide.
+            return self.take_counters(checks, now);
+        }
         let is_denied = states.iter().any(|state| match state {
             TableDecision::Full(_) => true,
             TableDecision::Decided(decision) => !decision.is_allowed(),
@@ -143,12 +147,7 @@ impl LocalRateLimiterProvider {
                 .iter()
                 .map(|check| Ok((self.record_denied_elsewhere(check)?, now)))
                 .collect::<Result<_, TrypemaError>>()?,
-            false => {
-                let taken = self.reserve_all(&open)?;
-                let recorded = |index: usize| taken.receipts.get(index).copied().flatten();
-                let recorded = |index| recorded(index).map_or(now, |receipt| receipt.recorded_at());
-                taken.decisions.iter().enumerate().map(|(index, one)| (*one, recorded(index))).collect()
-            }
+            false => self.take_counters(&open, now)?,
         };
         let mut opened = opened.drain(..);
         let decision = |(check, state): (&Check<'_>, &TableDecision)| match state {
@@ -162,6 +161,19 @@ impl LocalRateLimiterProvider {
             TableDecision::Conflict => (Decision::refused(), now),
         };
         Ok(checks.iter().zip(states).map(decision).collect())
+    }
+
+    /// Takes all of `checks`, or none. Returns each decision, with the time at which the counter recorded the
+    /// units.
+    fn take_counters(
+        &self,
+        checks: &[Check<'_>],
+        now: Timestamp,
+    ) -> Result<Vec<(Decision, Timestamp)>, TrypemaError> {
+        let taken = self.reserve_all(checks)?;
+        let recorded = |index: usize| taken.receipts.get(index).copied().flatten();
+        let recorded = |index| recorded(index).map_or(now, |receipt| receipt.recorded_at());
+        Ok(taken.decisions.iter().enumerate().map(|(index, one)| (*one, recorded(index))).collect())
     }
 
     /// Returns the units of a counter that are left, as an allowed decision. Not for concurrency limits: their
@@ -266,14 +278,17 @@ impl LocalRateLimiterProvider {
 
 /// Locks the shards of all tables, in the order of map and shard.
 fn lock_all<'p>(locations: &[TableLocation<'p>]) -> Vec<LockedShard<'p>> {
-    let mut order: Vec<&TableLocation<'p>> = locations.iter().collect();
-    order.sort_unstable_by_key(|location| (location.map_number, location.shard));
-    order.dedup_by_key(|location| (location.map_number, location.shard));
     let lock = |location: &TableLocation<'p>| LockedShard {
         map_number: location.map_number,
         index: location.shard,
         shard: location.map.shard_at(location.shard),
     };
+    if let [only] = locations {
+        return vec![lock(only)];
+    }
+    let mut order: Vec<&TableLocation<'p>> = locations.iter().collect();
+    order.sort_unstable_by_key(|location| (location.map_number, location.shard));
+    order.dedup_by_key(|location| (location.map_number, location.shard));
     order.into_iter().map(lock).collect()
 }
 
