@@ -58,10 +58,11 @@ fn the_metrics_are_as_prometheus_wants_them() {
     assert!(output.status.success() && complaints.is_empty(), "{complaints}");
 }
 
-/// Sends two requests to `/v1/check` and two to `/v1/forward-auth`.
+/// Sends two requests to `/v1/check`, two to `/v1/reserve` and two to `/v1/forward-auth`.
 fn use_it(service: &Service) {
     for _ in 0..2 {
         service.post("/v1/check", r#"{"attributes":{"user":"ann"}}"#);
+        service.post("/v1/reserve", r#"{"attributes":{"user":"eve"},"cost":0}"#);
         let forwarded = [("x-forwarded-uri", "/"), ("x-forwarded-for", "203.0.113.9")];
         service.client().send("GET", "/v1/forward-auth", &forwarded, "");
     }
