@@ -7,7 +7,6 @@ use super::lease::LeaseArgs;
 use super::script;
 use super::transport::ScriptCall;
 use crate::clock::Timestamp;
-use crate::reservation::Ending;
 use crate::strategy::reservations::{ENTRY_BYTES, MAX_ENTRIES};
 use crate::strategy::{LeaseParams, Payment, ReplyReader, put_count, put_number};
 
@@ -70,15 +69,15 @@ pub(super) struct ReservationArgs {
     pub(super) id: [u8; 16],
     /// A digest of the request that makes the reservation.
     pub(super) request: u64,
-    /// For [`Verb::Settle`]: whether the reserved units count as the ones that were spent.
-    pub(super) ending: Ending,
+    /// For [`Verb::Settle`]: the number of the `Ending`.
+    pub(super) ending: u8,
 }
 
 impl ReservationArgs {
     fn write(&self, argument: &mut Vec<u8>) {
         argument.extend_from_slice(&self.id);
         argument.extend_from_slice(&self.request.to_le_bytes());
-        argument.push(self.ending as u8);
+        argument.push(self.ending);
     }
 }
 

@@ -4,6 +4,7 @@
 //! The concurrency strategy is nothing but such a table. For the other strategies the table stands beside the
 //! counter, and says which units of the counter a reservation may still give back. The Lua twin is
 //! `reservations.lua`.
+#![cfg_attr(not(feature = "rules"), allow(dead_code, reason = "only rules reserve under an id"))]
 
 use std::time::Duration;
 

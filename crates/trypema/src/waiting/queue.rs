@@ -25,6 +25,7 @@ struct Waiter {
     ticket: u64,
     waker: Option<Waker>,
     /// Whether units were released since this waiter last tried.
+    #[cfg(feature = "rules")]
     is_woken: bool,
 }
 
@@ -43,7 +44,12 @@ impl WaitQueues {
         }
         let ticket = queue.next_ticket;
         queue.next_ticket += 1;
-        queue.waiters.push_back(Waiter { ticket, waker: None, is_woken: false });
+        queue.waiters.push_back(Waiter {
+            ticket,
+            waker: None,
+            #[cfg(feature = "rules")]
+            is_woken: false,
+        });
         Ok(Position { queues: self, key: key.into(), ticket })
     }
 

@@ -220,7 +220,7 @@ impl RedisRateLimiterProvider {
         deadline: Deadline,
     ) -> Vec<SettleResult> {
         let requests = settlements.iter().map(|settlement| {
-            let args = ReservationArgs { id: settlement.id.0, request: 0, ending: settlement.ending };
+            let args = ReservationArgs { id: settlement.id.0, request: 0, ending: settlement.ending as u8 };
             (settlement.check, self.reservation_request(&settlement.check, Verb::Settle, 0, args))
         });
         let read = |now: Timestamp, number: u64, mut reply: ReplyReader<'_>| {
@@ -243,7 +243,7 @@ impl RedisRateLimiterProvider {
         deadline: Deadline,
     ) -> Vec<RenewResult> {
         let requests = renewals.iter().map(|renewal| {
-            let args = ReservationArgs { id: renewal.id.0, request: 0, ending: Ending::Cost };
+            let args = ReservationArgs { id: renewal.id.0, request: 0, ending: Ending::Cost as u8 };
             let ttl_us = micros(renewal.ttl);
             (renewal.check, self.reservation_request(&renewal.check, Verb::Renew, ttl_us, args))
         });
@@ -256,7 +256,7 @@ impl RedisRateLimiterProvider {
     }
 
     pub(super) async fn holders_of(&self, check: Check<'_>, deadline: Deadline) -> HoldersResult {
-        let args = ReservationArgs { id: [0; 16], request: 0, ending: Ending::Cost };
+        let args = ReservationArgs { id: [0; 16], request: 0, ending: Ending::Cost as u8 };
         let request = self.reservation_request(&check, Verb::Holders, 0, args);
         let read = |now: Timestamp, number: u64, mut reply: ReplyReader<'_>| {
             let entry = |_| Some(HeldReservation::new(&Entry::read(&mut reply)?, now));
@@ -304,7 +304,7 @@ impl RedisRateLimiterProvider {
         });
         made.outcome_len += BEFORE_OUTCOME;
         made.reservation =
-            Some(ReservationArgs { id: name.id.0, request: name.request, ending: Ending::Cost });
+            Some(ReservationArgs { id: name.id.0, request: name.request, ending: Ending::Cost as u8 });
         made
     }
 
