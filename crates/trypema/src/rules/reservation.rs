@@ -65,6 +65,9 @@ impl ReserveOptions {
     /// expires, a request with the same id, attributes and costs returns the same reservation and spends
     /// nothing. A request with the same id and others fails, if it uses one of the same counters.
     ///
+    /// If the reservation was settled or released, the repeated request is allowed and holds no slot and no units. So
+    /// use a new id for each call, and the same one only to repeat a request whose response was lost.
+    ///
     /// Whoever knows the id can settle the reservation. Choose ids that others cannot guess, such as UUIDs.
     pub fn with_id(self, id: impl Into<String>) -> Result<Self, TrypemaError> {
         let id = id.into();
@@ -112,6 +115,7 @@ pub(super) fn valid_ttl(ttl: Duration) -> Result<(), TrypemaError> {
 /// Settle it with what the request really cost, or release it. If it is dropped, the [`OnDrop`] of its
 /// options applies.
 #[derive(Debug)]
+#[must_use = "dropping a reservation ends it, as its OnDrop says"]
 pub struct Reservation {
     engine: Arc<Engine>,
     verdict: Verdict,
@@ -165,6 +169,9 @@ impl Reservation {
 
     /// Settles the reservation at what the request really cost. Unspent units are refunded where they were
     /// taken, if they still count there. Units beyond the estimate are counted, even if they do not fit.
+    ///
+    /// A failure of the store is no `Err`: see [`Settlement::is_settled`]. To be able to repeat the call, keep the
+    /// [`text`](Self::text), and use [`Engine::settle`]. A denied reservation has nothing to settle.
     ///
     /// A unit that `costs` does not name keeps its estimate. If several counters count the same unit, its cost
     /// applies to each of them. Slots of concurrency rules are released.
@@ -268,7 +275,7 @@ impl SettleCosts<'_> {
     }
 }
 
-/// The result of settling, releasing or renewing a reservation, counter by counter.
+/// The result of settling or releasing a reservation, counter by counter.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Settlement {
@@ -345,7 +352,8 @@ pub enum SettledStatus {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The id, as 32 hexadecimal digits.
+    /// A digest of the id, as 32 hexadecimal digits. It names the holder to administrators, and does not settle
+    /// the reservation.
     pub id: String,
     /// The reserved units.
     pub units: u64,

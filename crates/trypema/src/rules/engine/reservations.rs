@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use sha2::{Digest, Sha256};
+
 use super::{Engine, PlanDecisions};
 use crate::check::{Check, Deadline, Receipts, TakeRequest};
 use crate::clock::Timestamp;
@@ -124,11 +126,18 @@ impl Engine {
     /// Gives back the units of one reservation at one counter, for an administrator. The reservation stays as
     /// it is at its other counters. `None` if the name belongs to no rule.
     pub async fn release_holder(&self, key: &str, id: &str) -> Result<Option<bool>, TrypemaError> {
-        let id = id_of(id)
-            .ok_or(TrypemaError::InvalidReservation { reason: "an id has 32 hexadecimal digits" })?;
-        if self.set.load().rule_of_counter(key).is_none() {
-            return Ok(None);
+        if id.len() != 32 || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(TrypemaError::InvalidReservation { reason: "an id has 32 hexadecimal digits" });
         }
+        let set = self.set.load_full();
+        let Some(rule) = set.rule_of_counter(key) else { return Ok(None) };
+        let provider = self.provider();
+        let check = Check::new(key, rule.limit_of(key), 0);
+        let held = provider.holders(check, provider.deadline()).wait().await?;
+        let is_named = |held: &&HeldReservation| shown_id(held.id).eq_ignore_ascii_case(id);
+        let Some(HeldReservation { id, .. }) = held.iter().find(is_named).copied() else {
+            return Ok(Some(false));
+        };
         let one = Outstanding { id, keys: vec![key.to_owned()] };
         let settlement = self.settle_at(one, SettleCosts::Nothing).await?;
         match settlement.rules.into_iter().next().map(|rule| rule.status) {
@@ -384,6 +393,10 @@ impl Engine {
         outstanding: &Outstanding,
         ttl: Duration,
     ) -> Result<Option<Duration>, TrypemaError> {
+        if outstanding.keys.is_empty() {
+            // No rule counts the reservation, so nothing can end it.
+            return Ok(Some(ttl));
+        }
         let set = self.set.load_full();
         let counters = outstanding.counters(&set);
         let holds = counters.iter().flatten().filter_map(|counter| counter.hold());
@@ -619,22 +632,12 @@ fn denying_key(verdict: &Verdict) -> Option<String> {
 }
 
 fn holder(held: &HeldReservation) -> Holder {
-    Holder {
-        id: held.id.0.iter().map(|byte| format!("{byte:02x}")).collect(),
-        units: held.units,
-        age: held.age,
-        expires_in: held.expires_in,
-    }
+    Holder { id: shown_id(held.id), units: held.units, age: held.age, expires_in: held.expires_in }
 }
 
-/// Reads an id as [`holder`] writes it.
-fn id_of(text: &str) -> Option<ReservationId> {
-    let mut id = [0; 16];
-    if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
-    for (index, byte) in id.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(text.get(2 * index..2 * index + 2)?, 16).ok()?;
-    }
-    Some(ReservationId(id)).filter(|id| *id != ReservationId::ANONYMOUS)
+/// Returns the id by which administrators see a reservation: a digest, because whoever knows the id itself can
+/// settle the reservation.
+fn shown_id(id: ReservationId) -> String {
+    let digest = Sha256::new_with_prefix("trypema holder\0").chain_update(id.0).finalize();
+    digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
