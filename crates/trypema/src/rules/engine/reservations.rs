@@ -183,7 +183,7 @@ impl Engine {
         Ok(NewReservation {
             verdict: plan.verdict,
             outstanding,
-            expires_in: parts.parts.iter().map(|part| part.expires_in).min().unwrap_or(ttl),
+            expires_in: parts.enforced().iter().map(|part| part.expires_in).min().unwrap_or(ttl),
             is_repeated: parts.is_repeated(),
         })
     }
@@ -546,14 +546,15 @@ impl ReservedParts {
         self.parts.extend(outcomes.iter().zip(reserved).filter_map(part));
     }
 
-    /// Whether an earlier request made the reservation. A log-only rule may have denied the first request and
-    /// not the second, so it only counts if there is no other rule.
+    /// Returns the parts of the rules that can deny the request. They alone tell whether it is repeated, and when
+    /// it expires: a log-only rule may have denied the first request and not the second.
+    fn enforced(&self) -> &[ReservedPart] {
+        self.parts.get(..self.enforced).unwrap_or_default()
+    }
+
+    /// Whether an earlier request made the reservation.
     fn is_repeated(&self) -> bool {
-        let decisive = match self.enforced {
-            0 => &self.parts[..],
-            enforced => &self.parts[..enforced],
-        };
-        !decisive.is_empty() && decisive.iter().all(|part| part.is_known)
+        !self.enforced().is_empty() && self.enforced().iter().all(|part| part.is_known)
     }
 }
 
