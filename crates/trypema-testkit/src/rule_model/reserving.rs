@@ -154,13 +154,10 @@ impl Reservations {
             });
         }
         let verdict = answer(decided);
-        let expiries = fitting.iter().map(|part| part.known.unwrap_or(at + ttl));
+        let enforced = || fitting.iter().filter(|part| !part.asked.rule.is_shadow());
+        let expiries = enforced().map(|part| part.known.unwrap_or(at + ttl));
         let expires_at = expiries.min().unwrap_or(at + ttl);
-        // A rule that only logs may have denied the first request and not the second.
-        let has_enforced = fitting.iter().any(|part| !part.asked.rule.is_shadow());
-        let is_decisive = |part: &&Part<'_>| !has_enforced || !part.asked.rule.is_shadow();
-        let is_repeated =
-            !fitting.is_empty() && fitting.iter().filter(is_decisive).all(|part| part.known.is_some());
+        let is_repeated = enforced().next().is_some() && enforced().all(|part| part.known.is_some());
         let counters = fitting.iter().map(|part| part.counter.clone()).collect();
         let outstanding = Outstanding { id, counters };
         if is_denied {
