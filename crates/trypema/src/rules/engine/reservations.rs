@@ -393,10 +393,6 @@ impl Engine {
         outstanding: &Outstanding,
         ttl: Duration,
     ) -> Result<Option<Duration>, TrypemaError> {
-        if outstanding.keys.is_empty() {
-            // No rule counts the reservation, so nothing can end it.
-            return Ok(Some(ttl));
-        }
         let set = self.set.load_full();
         let counters = outstanding.counters(&set);
         let holds = counters.iter().flatten().filter_map(|counter| counter.hold());
