@@ -63,7 +63,7 @@ impl ReserveBody {
 pub struct SettleBody {
     /// The name that a step gave to the reservation, or any text.
     pub reservation: String,
-    /// What the request really cost.
+    /// The real cost of the request.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub costs: BTreeMap<String, u64>,
 }

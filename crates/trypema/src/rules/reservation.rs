@@ -68,7 +68,7 @@ impl ReserveOptions {
     /// If the reservation was settled or released, the repeated request is allowed and holds no slot and no units. So
     /// use a new id for each call, and the same one only to repeat a request whose response was lost.
     ///
-    /// Whoever knows the id can settle the reservation. Choose ids that others cannot guess, such as UUIDs.
+    /// A caller that knows the id can settle the reservation. Choose ids that others cannot guess, such as UUIDs.
     pub fn with_id(self, id: impl Into<String>) -> Result<Self, TrypemaError> {
         let id = id.into();
         if id.is_empty() || id.len() > MAX_ID_BYTES {

@@ -28,7 +28,7 @@ use crate::strategy::{Payment, ReplyReader, Spend, Strategy, Wire, with_strategy
 /// The bytes before the outcome in the reply to [`Verb::Hold`].
 const BEFORE_OUTCOME: usize = 8;
 
-/// What the script answered about one check of a reservation.
+/// The answer of the script to one check of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum HoldAnswer {
     /// The counter denies it.
