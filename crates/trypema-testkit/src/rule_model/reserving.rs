@@ -233,7 +233,8 @@ impl Reservations {
         let Outstanding { id, counters } =
             self.named.get(name).ok_or("the text does not begin with `r1.`")?;
         let ttl = counters.iter().filter_map(|counter| counter.limit.hold()).fold(ttl, Duration::min);
-        let mut is_renewed = false;
+        // "A reservation that no rule applied to has nothing to lose."
+        let mut is_renewed = counters.is_empty();
         for counter in counters {
             let table = self.tables.entry(counter.key.clone()).or_default();
             let is_its = |entry: &&mut Entry| entry.id == *id && at < entry.expires_at && !entry.is_settled;

@@ -13,7 +13,7 @@ use name::name_of;
 #[cfg(feature = "tower")]
 pub(crate) use renewal::RenewingReservation;
 
-use super::engine::{Engine, Spawner};
+use super::engine::{Engine, Report, Spawner};
 use super::request::Request;
 use super::verdict::Verdict;
 use crate::error::TrypemaError;
@@ -121,6 +121,8 @@ pub struct Reservation {
     verdict: Verdict,
     /// `None` if the request was denied, or if the reservation has been settled.
     outstanding: Option<Outstanding>,
+    /// The costs of a settlement that failed, or whose caller stopped waiting.
+    unfinished: Option<FinalCosts>,
     expires_in: Duration,
     is_repeated: bool,
     on_drop: OnDrop,
@@ -138,7 +140,7 @@ pub(super) struct NewReservation {
 impl Reservation {
     pub(super) fn new(engine: Arc<Engine>, new: NewReservation, on_drop: OnDrop, spawner: Spawner) -> Self {
         let NewReservation { verdict, outstanding, expires_in, is_repeated } = new;
-        Self { engine, verdict, outstanding, expires_in, is_repeated, on_drop, spawner }
+        Self { engine, verdict, outstanding, unfinished: None, expires_in, is_repeated, on_drop, spawner }
     }
 
     /// Returns the verdict on the request.
@@ -170,36 +172,43 @@ impl Reservation {
     /// Settles the reservation at what the request really cost. Unspent units are refunded where they were
     /// taken, if they still count there. Units beyond the estimate are counted, even if they do not fit.
     ///
-    /// A failure of the store is no `Err`: see [`Settlement::is_settled`]. To be able to repeat the call, keep the
-    /// [`text`](Self::text), and use [`Engine::settle`]. A denied reservation has nothing to settle.
-    ///
     /// A unit that `costs` does not name keeps its estimate. If several counters count the same unit, its cost
-    /// applies to each of them. Slots of concurrency rules are released.
-    pub async fn settle(mut self, costs: &[(&str, u64)]) -> Result<Settlement, TrypemaError> {
-        // An invalid cost leaves the reservation as it is, and `on_drop` applies.
+    /// applies to each of them. Slots of concurrency rules are released. A denied or settled reservation has
+    /// nothing to settle.
+    ///
+    /// A failure of the store is no `Err`: see [`Settlement::is_settled`]. After one, the call can be repeated. If
+    /// the reservation is dropped instead, or if this call is cancelled, it is tried once more in the background,
+    /// at these costs.
+    pub async fn settle(&mut self, costs: &[(&str, u64)]) -> Result<Settlement, TrypemaError> {
         self.engine.validate_costs(costs)?;
-        match self.outstanding.take() {
-            Some(outstanding) => self.engine.settle_at(outstanding, SettleCosts::Units(costs)).await,
-            None => Ok(Settlement::default()),
-        }
+        Ok(self.end(SettleCosts::Units(costs)).await)
     }
 
-    /// Gives back everything, as if the request had never been made.
-    pub async fn release(mut self) -> Result<Settlement, TrypemaError> {
-        match self.outstanding.take() {
-            Some(outstanding) => self.engine.settle_at(outstanding, SettleCosts::Nothing).await,
-            None => Ok(Settlement::default()),
-        }
+    /// Gives back everything, as if the request had never been made. A failure of the store is as for
+    /// [`settle`](Self::settle).
+    pub async fn release(&mut self) -> Settlement {
+        self.end(SettleCosts::Nothing).await
     }
 
-    /// Lets the reservation last for `ttl` from now on. Returns whether it is still outstanding at one of its
-    /// counters.
-    pub async fn renew(&mut self, ttl: Duration) -> Result<bool, TrypemaError> {
+    async fn end(&mut self, costs: SettleCosts<'_>) -> Settlement {
+        let ending = EndingReservation { reservation: self, costs };
+        let Self { engine, outstanding, .. } = &mut *ending.reservation;
+        let Some(ended) = &*outstanding else { return Settlement::default() };
+        let settled = engine.settle_counters(ended, costs, Report::Observer).await;
+        if settled.iter().any(|counter| matches!(counter.status, SettledStatus::Failed(_))) {
+            return ended.clone().into_settlement(settled);
+        }
+        outstanding.take().map(|ended| ended.into_settlement(settled)).unwrap_or_default()
+    }
+
+    /// Lets the reservation last for `ttl` from now on. Returns the time after which it expires: `ttl`, or the
+    /// `hold` of one of its concurrency rules if that is shorter. `None` if it is no longer outstanding.
+    pub async fn renew(&mut self, ttl: Duration) -> Result<Option<Duration>, TrypemaError> {
         valid_ttl(ttl)?;
-        let Some(outstanding) = &self.outstanding else { return Ok(false) };
+        let Some(outstanding) = &self.outstanding else { return Ok(None) };
         let renewed = self.engine.renew_at(outstanding, ttl).await?;
         self.expires_in = renewed.unwrap_or(self.expires_in);
-        Ok(renewed.is_some())
+        Ok(renewed)
     }
 
     /// Returns the text of the reservation, which stays outstanding: somebody else will settle it.
@@ -211,14 +220,27 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         let Some(outstanding) = self.outstanding.take() else { return };
-        match self.on_drop {
-            OnDrop::Settle => {
-                self.engine.settle_in_background(outstanding, FinalCosts::Estimate, &self.spawner)
-            }
-            OnDrop::Release => {
-                self.engine.settle_in_background(outstanding, FinalCosts::Nothing, &self.spawner)
-            }
-            OnDrop::Keep => {}
+        let costs = match (self.unfinished.take(), self.on_drop) {
+            (Some(costs), _) => costs,
+            (None, OnDrop::Settle) => FinalCosts::Estimate,
+            (None, OnDrop::Release) => FinalCosts::Nothing,
+            (None, OnDrop::Keep) => return,
+        };
+        self.engine.settle_in_background(outstanding, costs, &self.spawner);
+    }
+}
+
+/// A reservation that is being settled or released. If that fails, or if its caller stops waiting, the costs are
+/// kept.
+struct EndingReservation<'r> {
+    reservation: &'r mut Reservation,
+    costs: SettleCosts<'r>,
+}
+
+impl Drop for EndingReservation<'_> {
+    fn drop(&mut self) {
+        if self.reservation.outstanding.is_some() {
+            self.reservation.unfinished = Some(self.costs.to_final());
         }
     }
 }
@@ -232,7 +254,6 @@ pub(crate) enum FinalCosts {
     /// None.
     Nothing,
     /// These; the estimate of all other units.
-    #[cfg_attr(not(feature = "tower"), allow(dead_code, reason = "only the middleware makes such costs"))]
     Units(Vec<(Box<str>, u64)>),
 }
 
@@ -265,6 +286,16 @@ pub(super) enum SettleCosts<'a> {
 }
 
 impl SettleCosts<'_> {
+    fn to_final(self) -> FinalCosts {
+        match self {
+            Self::Estimate => FinalCosts::Estimate,
+            Self::Nothing => FinalCosts::Nothing,
+            Self::Units(costs) => {
+                FinalCosts::Units(costs.iter().map(|(unit, cost)| ((*unit).into(), *cost)).collect())
+            }
+        }
+    }
+
     /// Returns the cost in a unit; `None` for the estimate.
     pub(super) fn cost_of(self, unit: &str) -> Option<u64> {
         match self {
@@ -297,6 +328,21 @@ impl Settlement {
         let is_failed = |rule: &SettledRule| matches!(rule.status, SettledStatus::Failed(_));
         let is_settled = |rule: &SettledRule| matches!(rule.status, SettledStatus::Settled { .. });
         self.rules.is_empty() || (self.rules.iter().any(is_settled) && !self.rules.iter().any(is_failed))
+    }
+}
+
+/// A counter at which a reservation was to be settled, without its name.
+#[derive(Debug)]
+pub(super) struct SettledCounter {
+    pub(super) unit: Cow<'static, str>,
+    pub(super) status: SettledStatus,
+}
+
+impl Outstanding {
+    /// Returns the settlement with these results, one for each counter.
+    pub(super) fn into_settlement(self, settled: Vec<SettledCounter>) -> Settlement {
+        let rule = |(key, SettledCounter { unit, status })| SettledRule { key, unit, status };
+        Settlement { rules: self.keys.into_iter().zip(settled).map(rule).collect() }
     }
 }
 

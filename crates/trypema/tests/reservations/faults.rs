@@ -1,10 +1,11 @@
 //! Lost replies, repeated calls, and servers that end between a reservation and its settlement.
 
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use trypema::clock::ManualClock;
-use trypema::rules::{Engine, OnDrop, Request, Reservation, ReserveOptions, SettledStatus};
+use trypema::rules::{Engine, OnDrop, Request, Reservation, ReserveOptions, SettledStatus, Settlement};
 use trypema::{RateLimiter, TrypemaError};
 use trypema_testkit::blocking::{connect, limiter, wait_for};
 use trypema_testkit::redis::{FaultProxy, Server, wait_until};
@@ -145,5 +146,58 @@ fn a_restart_forgets_reservations_with_their_counters() {
         let unknown = wait_for(scene.engine.settle(&text, &[("tokens", 0)])).unwrap();
         assert!(unknown.rules.iter().all(|rule| rule.status == SettledStatus::NotOutstanding), "{unknown:?}");
         assert_eq!(scene.left(), [2, 100], "{provider}");
+    }
+}
+
+/// The text of a reservation survives its value. So does the value itself: it can settle again after a failure.
+#[test]
+fn a_failed_settlement_is_repeated_with_the_same_value() {
+    for ((provider, new), lose) in SHARED.into_iter().flat_map(|shared| LOSSES.map(|lose| (shared, lose))) {
+        let scene = Scene::new(new);
+        let mut reservation = reserve(&scene.engine, &a_minute()).unwrap();
+        scene.proxy.refuse();
+        let failed = wait_for(reservation.settle(&[("tokens", 10)])).unwrap();
+        assert!(!failed.is_settled() && failed.rules.len() == 2, "{provider}: {failed:?}");
+        assert!(reservation.text().is_some(), "{provider}: still outstanding");
+        scene.heal();
+        assert_eq!(scene.left(), [1, 70], "{provider}");
+        lose(&scene.proxy);
+        let lost = wait_for(reservation.settle(&[("tokens", 10)])).unwrap();
+        assert!(!lost.is_settled(), "{provider}: {lost:?}");
+        scene.heal();
+        let again = wait_for(reservation.settle(&[("tokens", 10)])).unwrap();
+        assert!(again.rules.iter().all(|rule| rule.status == SettledStatus::NotOutstanding), "{again:?}");
+        assert_eq!((scene.left(), reservation.text()), ([2, 90], None), "{provider}: settled once");
+        assert_eq!(wait_for(reservation.release()), Settlement::default(), "{provider}");
+    }
+}
+
+#[test]
+fn a_failed_settlement_is_tried_again_when_its_value_is_dropped() {
+    for (provider, new) in SHARED {
+        let scene = Scene::new(new);
+        let mut reservation = reserve(&scene.engine, &a_minute()).unwrap();
+        scene.proxy.refuse();
+        assert!(!wait_for(reservation.settle(&[("tokens", 10)])).unwrap().is_settled(), "{provider}");
+        scene.heal();
+        drop(reservation);
+        wait_until("the settlement", || scene.left() == [2, 90]).unwrap();
+    }
+}
+
+#[test]
+fn a_cancelled_settlement_is_made_nevertheless() {
+    for (provider, new) in SHARED {
+        let scene = Scene::new(new);
+        let mut reservation = reserve(&scene.engine, &a_minute()).unwrap();
+        scene.proxy.freeze();
+        let is_ready = wait_for(async {
+            let mut settle = std::pin::pin!(reservation.settle(&[("tokens", 10)]));
+            std::future::poll_fn(|context| Poll::Ready(settle.as_mut().poll(context).is_ready())).await
+        });
+        assert!(!is_ready && reservation.text().is_some(), "{provider}");
+        scene.heal();
+        drop(reservation);
+        wait_until("the settlement", || scene.left() == [2, 90]).unwrap();
     }
 }

@@ -7,13 +7,15 @@ mod racing;
 mod rollback;
 mod twins;
 mod verbs;
+mod waiting;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use trypema::RateLimiter;
 use trypema::clock::ManualClock;
-use trypema::observer::{Event, Observer, ReservationChange, ReservationEvent};
+use trypema::observer::{Event, Observer, ReservationChange, ReservationEvent, ShadowDenial};
 use trypema::rules::{Engine, Request, Reservation, ReserveOptions, RuleSet, Settlement};
 use trypema_testkit::blocking::{connect, limiter, wait_for};
 use trypema_testkit::redis::{Cluster, Server};
@@ -28,10 +30,21 @@ struct Scene {
 
 /// What an observer heard of reservations: rules and changes.
 #[derive(Debug, Default)]
-struct Changes(Mutex<Vec<(String, ReservationChange)>>);
+struct Changes(Mutex<Vec<(String, ReservationChange)>>, AtomicU64);
+
+impl Changes {
+    /// The denials of log-only rules.
+    fn shadow_denials(&self) -> u64 {
+        self.1.load(Ordering::Relaxed)
+    }
+}
 
 impl Observer for Changes {
     fn decided(&self, _: &Event<'_>) {}
+
+    fn shadowed(&self, _: &ShadowDenial<'_>) {
+        self.1.fetch_add(1, Ordering::Relaxed);
+    }
 
     fn reservation_changed(&self, event: &ReservationEvent<'_>) {
         self.0.lock().unwrap().push((event.rule.to_owned(), event.change));

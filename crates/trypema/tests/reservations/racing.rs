@@ -144,14 +144,14 @@ async fn call(engine: Arc<Engine>, tally: Arc<Tally>, seed: u64) {
 async fn end(
     engine: &Engine,
     tally: &Tally,
-    reservation: Reservation,
+    mut reservation: Reservation,
     random: &mut Random,
     [estimate, actual]: [u64; 2],
     on_drop: OnDrop,
 ) {
     match random.below(5) {
         0 => {
-            assert!(reservation.release().await.unwrap().is_complete());
+            assert!(reservation.release().await.is_complete());
         }
         1 => {
             drop(reservation);

@@ -95,8 +95,8 @@ fn units_beyond_the_estimate_are_counted() {
 #[test]
 fn a_release_gives_everything_back() {
     on_every_provider(TOKENS, |scene| {
-        let reservation = scene.reserve("ann", 1_000);
-        let released = wait_for(reservation.release()).unwrap();
+        let mut reservation = scene.reserve("ann", 1_000);
+        let released = wait_for(reservation.release());
         assert!(released.is_complete());
         assert!(OF_TOKENS.iter().all(|rule| scene.left_of(rule, "ann") == 1_000), "{}", scene.provider);
         assert_eq!(scene.left_of("requests", "ann"), 10);
@@ -107,7 +107,7 @@ fn a_release_gives_everything_back() {
 fn a_chosen_id_spends_once() {
     on_every_provider(TOKENS, |scene| {
         let options = a_minute().with_id("one").unwrap().on_drop(OnDrop::Keep);
-        let first = scene.reserve_with("ann", 700, &options);
+        let mut first = scene.reserve_with("ann", 700, &options);
         let second = scene.reserve_with("ann", 700, &options);
         assert!(first.is_allowed() && second.is_allowed(), "{}", scene.provider);
         assert!(!first.is_repeated() && second.is_repeated());
@@ -267,10 +267,10 @@ fn no_units_hold_nothing() {
     let slots = "rules: [{id: slots, scope: user, strategy: {concurrency: {limit: 1, hold: 60s}}}]";
     on_every_provider(slots, |scene| {
         let request = [("user", "ann")];
-        let nothing =
+        let mut nothing =
             wait_for(scene.engine.reserve(&Request::new(&request).costing(0), &a_minute())).unwrap();
         assert!(nothing.is_allowed() && nothing.text().is_some(), "{}", scene.provider);
-        let released = wait_for(nothing.release()).unwrap();
+        let released = wait_for(nothing.release());
         assert_eq!(released, Settlement::default(), "{}", scene.provider);
     });
 }

@@ -195,10 +195,10 @@ block: {user: [mallory]}
 fn reservations_are_given_back_once() {
     let local = Local::new(TWO);
     let request = Request::new(&[("user", "ann")]).costing(2);
-    let reserved = wait_for(local.engine.reserve(&request, &a_minute())).unwrap();
+    let mut reserved = wait_for(local.engine.reserve(&request, &a_minute())).unwrap();
     assert!(reserved.verdict().is_allowed());
     assert_eq!(local.left(&[("user", "ann")]), [("all".to_owned(), 1), ("user".to_owned(), 0)]);
-    assert!(wait_for(reserved.release()).unwrap().is_complete());
+    assert!(wait_for(reserved.release()).is_complete());
     assert_eq!(local.left(&[("user", "ann")]), [("all".to_owned(), 3), ("user".to_owned(), 2)]);
 }
 
@@ -242,12 +242,12 @@ fn what_was_reserved_is_given_back_under_the_limits_of_now() {
     let local =
         Local::new("rules: [{id: r, scope: user, strategy: {token_bucket: {limit: 10, window: 1d}}}]");
     let ann = [("user", "ann")];
-    let reserved = wait_for(local.engine.reserve(&Request::new(&ann), &a_minute())).unwrap();
+    let mut reserved = wait_for(local.engine.reserve(&Request::new(&ann), &a_minute())).unwrap();
     local.engine.replace(super::rules(
         "rules: [{id: r, scope: user, strategy: {token_bucket: {limit: 100, window: 1d}}}]",
     ));
     assert!(local.check_for(&ann, 80).is_allowed());
     assert_eq!(local.left(&ann), [("r".to_owned(), 19)]);
-    assert!(wait_for(reserved.release()).unwrap().is_complete());
+    assert!(wait_for(reserved.release()).is_complete());
     assert_eq!(local.left(&ann), [("r".to_owned(), 20)]);
 }

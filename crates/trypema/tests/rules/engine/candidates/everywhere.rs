@@ -88,23 +88,23 @@ fn beside_another(name: &str, engine: &Engine) {
 fn what_a_reservation_gives_back_is_given_back_to_candidates() {
     on_every_provider(STRICTER_AND_LOOSER, |name, engine, _| {
         let ann = [("user", "ann")];
-        let reserved = wait_for(engine.reserve(&Request::new(&ann), &a_minute())).unwrap();
+        let mut reserved = wait_for(engine.reserve(&Request::new(&ann), &a_minute())).unwrap();
         assert_eq!(told(reserved.verdict()), "allowed less ++ more ++", "{name}");
-        assert!(wait_for(reserved.release()).unwrap().is_complete(), "{name}");
+        assert!(wait_for(reserved.release()).is_complete(), "{name}");
         assert_eq!(["less", "live", "more"].map(|id| left_of(engine, &ann, id)), [1, 2, 3], "{name}");
 
-        let spent = wait_for(engine.reserve(&Request::new(&ann).costing(2), &a_minute())).unwrap();
+        let mut spent = wait_for(engine.reserve(&Request::new(&ann).costing(2), &a_minute())).unwrap();
         assert_eq!(told(spent.verdict()), "allowed less +- more ++", "{name}");
-        wait_for(spent.release()).unwrap();
+        wait_for(spent.release());
         let reserve =
             |cost| wait_for(engine.reserve(&Request::new(&ann).costing(cost), &a_minute())).unwrap();
-        let (first, denied) = (reserve(2), reserve(1));
+        let (first, mut denied) = (reserve(2), reserve(1));
         assert_eq!(
             [told(first.verdict()), told(denied.verdict())],
             ["allowed less +- more ++", "denied less -+ more -+"],
             "{name}"
         );
-        assert_eq!(wait_for(denied.release()).unwrap().rules, [], "{name}");
+        assert_eq!(wait_for(denied.release()).rules, [], "{name}");
         assert_eq!(left_of(engine, &ann, "more"), 0, "{name}: a denied request has nothing to give back");
     });
 }

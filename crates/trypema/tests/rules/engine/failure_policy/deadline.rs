@@ -83,7 +83,7 @@ fn every_verb_gives_up_at_the_deadline_of_the_request() {
         fresh();
         assert!(is_failed(&in_time("release", provider, engine.release(&text)).unwrap()));
         fresh();
-        assert!(is_failed(&in_time("release", provider, reserved.release()).unwrap()));
+        assert!(is_failed(&in_time("release", provider, reserved.release())));
         fresh();
         assert!(in_time("holders", provider, engine.holders("r0|user=ann")).is_err());
     }

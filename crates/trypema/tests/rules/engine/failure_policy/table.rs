@@ -132,12 +132,12 @@ fn counts_in_this_process(engine: &Arc<Engine>) {
     let ann = [("user", "ann")];
     wait_for(engine.record(&Request::new(&ann))).unwrap();
     assert!(wait_for(engine.check(&Request::new(&ann))).unwrap().is_allowed());
-    let reserved = wait_for(engine.reserve(&Request::new(&ann), &a_minute())).unwrap();
+    let mut reserved = wait_for(engine.reserve(&Request::new(&ann), &a_minute())).unwrap();
     assert!(reserved.is_allowed());
     let denied = wait_for(engine.check(&Request::new(&ann))).unwrap();
     assert_eq!(denied.decided_by().map(|rule| rule.rule.id.as_str()), Some("per-user"), "{denied:?}");
     assert!(!wait_for(engine.peek(&Request::new(&ann))).unwrap().is_allowed());
-    assert_eq!(wait_for(reserved.release()).unwrap().rules, [], "nothing was reserved in the store");
+    assert_eq!(wait_for(reserved.release()).rules, [], "nothing was reserved in the store");
     let denied = wait_for(engine.peek(&Request::new(&ann))).unwrap();
     assert!(!denied.is_allowed(), "units that were counted here stay spent: {denied:?}");
 }
@@ -235,9 +235,9 @@ rules:
             assert!(wait_for(engine.check(&Request::new(&request))).unwrap().is_allowed());
         }
         for _ in 0..3 {
-            let denied = wait_for(engine.reserve(&Request::new(&request), &a_minute())).unwrap();
+            let mut denied = wait_for(engine.reserve(&Request::new(&request), &a_minute())).unwrap();
             assert!(!denied.is_allowed() && denied.text().is_none(), "{provider:?}");
-            assert_eq!(wait_for(denied.release()).unwrap().rules, [], "{provider:?}");
+            assert_eq!(wait_for(denied.release()).rules, [], "{provider:?}");
         }
         let inspected = wait_for(engine.inspect(&key, 0)).unwrap().unwrap();
         assert_eq!(inspected.rules().next().unwrap().decision.remaining(), 98, "{provider:?}");

@@ -1,0 +1,226 @@
+//! Settling and renewing reservations at their counters.
+
+use std::borrow::Cow;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use crate::check::Check;
+use crate::error::TrypemaError;
+use crate::observer::ReservationChange;
+use crate::reservation::{
+    Ending, RenewRequest, RenewedCheck, SettleRequest, SettleResult, SettleStatus, SettledCheck,
+};
+use crate::rules::engine::Engine;
+use crate::rules::request::{REQUESTS, Request};
+use crate::rules::reservation::{
+    FinalCosts, Outstanding, SettleCosts, SettledCounter, SettledStatus, Settlement,
+};
+use crate::rules::set::{CompiledRule, RuleSet};
+use crate::strategy::Limit;
+use crate::strategy::reservations::ReservationId;
+
+impl Engine {
+    /// Settles a reservation at each of its counters, and reports it to the observer.
+    pub(in crate::rules) async fn settle_at(
+        &self,
+        outstanding: Outstanding,
+        costs: SettleCosts<'_>,
+    ) -> Settlement {
+        let settled = self.settle_counters(&outstanding, costs, Report::Observer).await;
+        outstanding.into_settlement(settled)
+    }
+
+    /// Settles a reservation at each of its counters. Returns a result for each of them.
+    pub(in crate::rules) async fn settle_counters(
+        &self,
+        outstanding: &Outstanding,
+        costs: SettleCosts<'_>,
+        report: Report,
+    ) -> Vec<SettledCounter> {
+        let set = self.set.load_full();
+        let counters = outstanding.counters(&set);
+        let settlements: Vec<SettleRequest<'_>> =
+            counters.iter().flatten().map(|counter| counter.settlement(outstanding.id, costs)).collect();
+        let provider = self.provider();
+        let results = provider.settle_all(&settlements, provider.deadline()).wait().await;
+        for (settlement, result) in settlements.iter().zip(&results) {
+            if result.as_ref().is_ok_and(|settled| settled.refunded > 0) {
+                self.waiters.wake_first(settlement.check.key.as_bytes());
+            }
+            if let (Report::Observer, Ok(settled)) = (report, result) {
+                self.report_reservation(settlement.check.key, change_of(settled, costs));
+            }
+        }
+        let mut results = results.into_iter();
+        let mut settled = |counter: Option<ReservedCounter<'_>>| match counter {
+            Some(counter) => SettledCounter { unit: counter.unit_name(), status: status_of(results.next()) },
+            None => SettledCounter { unit: Cow::Borrowed(""), status: SettledStatus::RuleRemoved },
+        };
+        counters.into_iter().map(&mut settled).collect()
+    }
+
+    /// Settles a reservation whose holder is gone: at once if the counters are in this process, otherwise in a
+    /// task. Outside of an async runtime, the reservation stays outstanding until it expires.
+    pub(in crate::rules) fn settle_in_background(
+        self: &Arc<Self>,
+        outstanding: Outstanding,
+        costs: FinalCosts,
+        spawner: &Spawner,
+    ) {
+        let engine = Arc::clone(self);
+        let settle = async move {
+            let units: Vec<(&str, u64)> = match &costs {
+                FinalCosts::Units(units) => units.iter().map(|(unit, cost)| (&**unit, *cost)).collect(),
+                FinalCosts::Estimate | FinalCosts::Nothing => Vec::new(),
+            };
+            let costs = match costs {
+                FinalCosts::Estimate => SettleCosts::Estimate,
+                FinalCosts::Nothing => SettleCosts::Nothing,
+                FinalCosts::Units(_) => SettleCosts::Units(&units),
+            };
+            // The observer reports failures. What cannot be settled expires.
+            engine.settle_counters(&outstanding, costs, Report::Observer).await;
+        };
+        spawner.run(settle);
+    }
+
+    /// Renews a reservation at each of its counters. Returns the time after which it expires; `None` if no
+    /// counter knows it any more.
+    pub(in crate::rules) async fn renew_at(
+        &self,
+        outstanding: &Outstanding,
+        ttl: Duration,
+    ) -> Result<Option<Duration>, TrypemaError> {
+        if outstanding.keys.is_empty() {
+            // No rule applied to the request, so it has nothing to lose.
+            return Ok(Some(ttl));
+        }
+        let set = self.set.load_full();
+        let counters = outstanding.counters(&set);
+        let holds = counters.iter().flatten().filter_map(|counter| counter.hold());
+        let ttl = holds.min().map_or(ttl, |hold| hold.min(ttl));
+        let renewals: Vec<RenewRequest<'_>> = counters
+            .iter()
+            .flatten()
+            .map(|counter| RenewRequest { check: counter.check(0), id: outstanding.id, ttl })
+            .collect();
+        let provider = self.provider();
+        let renewed = provider.renew_all(&renewals, provider.deadline()).wait().await;
+        for (counter, renewed) in counters.iter().flatten().zip(&renewed) {
+            let Ok(renewed) = renewed else { continue };
+            let change = match *renewed {
+                Some(RenewedCheck { was_left, expires_in }) => {
+                    ReservationChange::Renewed { was_left, expires_in }
+                }
+                None => ReservationChange::NotOutstanding,
+            };
+            self.report_reservation(counter.key, change);
+        }
+        let renewed: Vec<Option<RenewedCheck>> = renewed.into_iter().collect::<Result<_, _>>()?;
+        Ok(renewed.into_iter().flatten().map(|renewed| renewed.expires_in).min())
+    }
+
+    /// Fails if the rules do not declare one of the units.
+    pub(crate) fn validate_costs(&self, costs: &[(&str, u64)]) -> Result<(), TrypemaError> {
+        self.set.load().validate(&Request::new(&[]).with_costs(costs))
+    }
+}
+
+/// Whether the observer hears of a settlement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::rules) enum Report {
+    Observer,
+    /// It has not heard of the reservation either.
+    Never,
+}
+
+/// Returns the change that a counter made.
+fn change_of(settled: &SettledCheck, costs: SettleCosts<'_>) -> ReservationChange {
+    let was_left = settled.expires_in;
+    match (settled.status, costs) {
+        (SettleStatus::Settled, SettleCosts::Nothing) => ReservationChange::Released { was_left },
+        (SettleStatus::Settled, _) => ReservationChange::Settled { was_left },
+        (SettleStatus::SettledBefore | SettleStatus::Unknown, _) => ReservationChange::NotOutstanding,
+    }
+}
+
+/// Runs the work that follows the drop of a reservation.
+#[derive(Debug, Clone)]
+pub(in crate::rules) enum Spawner {
+    /// The counters are in this process: the work never waits.
+    Caller,
+    /// The runtime in which the reservation was made, for callers that drop it outside of one.
+    #[cfg(feature = "_redis")]
+    Runtime(crate::redis::Runtime),
+}
+
+impl Spawner {
+    pub(in crate::rules) fn run(&self, task: impl Future<Output = ()> + Send + 'static) {
+        match self {
+            Self::Caller => {
+                let mut context = Context::from_waker(Waker::noop());
+                let is_done = pin!(task).poll(&mut context);
+                debug_assert!(is_done == Poll::Ready(()), "counters in this process never wait");
+            }
+            #[cfg(feature = "_redis")]
+            Self::Runtime(runtime) => runtime.spawn(task),
+        }
+    }
+}
+
+/// A counter of a reservation, with its rule.
+struct ReservedCounter<'r> {
+    rule: &'r CompiledRule,
+    key: &'r str,
+}
+
+impl<'r> ReservedCounter<'r> {
+    fn check(&self, cost: u64) -> Check<'r> {
+        Check::new(self.key, self.rule.limit_of(self.key), cost)
+    }
+
+    fn unit(&self) -> &'r str {
+        self.rule.rule.unit.as_deref().unwrap_or(REQUESTS)
+    }
+
+    fn hold(&self) -> Option<Duration> {
+        match self.rule.limit_of(self.key) {
+            Limit::Concurrency(limit) => Some(limit.hold()),
+            _ => None,
+        }
+    }
+
+    fn settlement(&self, id: ReservationId, costs: SettleCosts<'_>) -> SettleRequest<'r> {
+        let cost = costs.cost_of(self.unit());
+        let ending = if cost.is_none() { Ending::Estimate } else { Ending::Cost };
+        SettleRequest { check: self.check(cost.unwrap_or(0)), id, ending }
+    }
+
+    /// Returns the unit. The usual one needs no allocation.
+    fn unit_name(&self) -> Cow<'static, str> {
+        self.rule.rule.unit.clone().map_or(Cow::Borrowed(REQUESTS), Cow::Owned)
+    }
+}
+
+fn status_of(result: Option<SettleResult>) -> SettledStatus {
+    let settled = match result.unwrap_or_else(|| Ok(SettledCheck::default())) {
+        Ok(settled) => settled,
+        Err(error) => return SettledStatus::Failed(error),
+    };
+    let SettledCheck { status, reserved, counted, refunded, .. } = settled;
+    match status {
+        SettleStatus::Settled => SettledStatus::Settled { reserved, counted, refunded },
+        SettleStatus::SettledBefore => SettledStatus::SettledBefore,
+        SettleStatus::Unknown => SettledStatus::NotOutstanding,
+    }
+}
+
+impl Outstanding {
+    /// Returns the counters, in the order of their names; `None` where no rule has the counter.
+    fn counters<'r>(&'r self, set: &'r RuleSet) -> Vec<Option<ReservedCounter<'r>>> {
+        let counter = |key: &'r String| Some(ReservedCounter { rule: set.rule_of_counter(key)?, key });
+        self.keys.iter().map(counter).collect()
+    }
+}

@@ -1,0 +1,57 @@
+//! The holders of a counter, for administrators.
+
+use sha2::{Digest, Sha256};
+
+use crate::check::Check;
+use crate::error::TrypemaError;
+use crate::reservation::HeldReservation;
+use crate::rules::engine::Engine;
+use crate::rules::reservation::{Holder, Outstanding, SettleCosts, SettledStatus};
+use crate::strategy::reservations::ReservationId;
+
+impl Engine {
+    /// Returns the reservations that a counter holds, in the order in which they were made; `None` if the
+    /// name belongs to no rule. No failure policy applies: a failure of the store is an `Err`.
+    pub async fn holders(&self, key: &str) -> Result<Option<Vec<Holder>>, TrypemaError> {
+        let set = self.set.load_full();
+        let Some(rule) = set.rule_of_counter(key) else { return Ok(None) };
+        let provider = self.provider();
+        let check = Check::new(key, rule.limit_of(key), 0);
+        let held = provider.holders(check, provider.deadline()).wait().await?;
+        Ok(Some(held.iter().map(holder).collect()))
+    }
+
+    /// Gives back the units of one reservation at one counter, for an administrator. The reservation stays as
+    /// it is at its other counters. `None` if the name belongs to no rule.
+    pub async fn release_holder(&self, key: &str, id: &str) -> Result<Option<bool>, TrypemaError> {
+        if id.len() != 32 || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(TrypemaError::InvalidReservation { reason: "an id has 32 hexadecimal digits" });
+        }
+        let set = self.set.load_full();
+        let Some(rule) = set.rule_of_counter(key) else { return Ok(None) };
+        let provider = self.provider();
+        let check = Check::new(key, rule.limit_of(key), 0);
+        let held = provider.holders(check, provider.deadline()).wait().await?;
+        let is_named = |held: &&HeldReservation| shown_id(held.id).eq_ignore_ascii_case(id);
+        let Some(HeldReservation { id, .. }) = held.iter().find(is_named).copied() else {
+            return Ok(Some(false));
+        };
+        let one = Outstanding { id, keys: vec![key.to_owned()] };
+        let settlement = self.settle_at(one, SettleCosts::Nothing).await;
+        match settlement.rules.into_iter().next().map(|rule| rule.status) {
+            Some(SettledStatus::Failed(error)) => Err(error),
+            status => Ok(Some(matches!(status, Some(SettledStatus::Settled { .. })))),
+        }
+    }
+}
+
+fn holder(held: &HeldReservation) -> Holder {
+    Holder { id: shown_id(held.id), units: held.units, age: held.age, expires_in: held.expires_in }
+}
+
+/// Returns the id by which administrators see a reservation: a digest, because whoever knows the id itself can
+/// settle the reservation.
+fn shown_id(id: ReservationId) -> String {
+    let digest = Sha256::new_with_prefix("trypema holder\0").chain_update(id.0).finalize();
+    digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
