@@ -6,6 +6,7 @@ use super::transport::Script;
 use crate::strategy::{LUA_SOURCES, LuaSource, RESERVATIONS};
 
 const TIME: &str = include_str!("script/time.lua");
+const STATE: &str = include_str!("script/state.lua");
 const TAKE: &str = include_str!("script/take.lua");
 const FIRST: &str = include_str!("script/first.lua");
 const SINGLE: &str = include_str!("script/single.lua");
@@ -57,17 +58,29 @@ fn sources_of(strategies: &[LuaSource]) -> Vec<ScriptSource> {
 }
 
 fn single_source(lua: &LuaSource) -> String {
-    let parts = [TIME, "local quick", lua.quick_base, lua.quick, FIRST, lua.base, lua.source, TAKE, SINGLE];
-    parts.join("\n")
+    let usual_case = [TIME, "local quick", lua.quick_base, lua.quick, FIRST];
+    let otherwise = [STATE, lua.base, lua.source, TAKE, SINGLE];
+    [usual_case.join("\n"), otherwise.join("\n")].join("\n")
 }
 
 fn driver_source(strategies: &[LuaSource]) -> String {
-    let mut source = format!("{TIME}\n{INSTANCES}\n{LEASE}\nlocal quick_of = {{}}\n");
+    // Each function costs time in every call of the script, so it is made when it is needed.
+    let mut source = format!(
+        "{TIME}\nlocal live_instances, share_of, lease_end, read_terms\nlocal function define_leases()\nif share_of then\n\
+         return\nend\n{INSTANCES}\n{LEASE}\nend\n"
+    );
+    source.push_str("local function new_quick(number)\n");
     for (index, lua) in strategies.iter().enumerate().filter(|(_, lua)| !lua.quick.is_empty()) {
         let quick = [lua.quick_base, lua.quick].join("\n");
-        source.push_str(&format!("quick_of[{}] = function()\n{quick}\nreturn quick\nend\n", index + 1));
+        source.push_str(&format!("if number == {} then\n{quick}\nreturn quick\nend\n", index + 1));
     }
-    source.push_str(&format!("{REQUESTS}\nlocal function reservations()\n{RESERVATIONS}\n"));
+    source.push_str("end\nlocal function new_quick_refund(number)\n");
+    for (index, lua) in strategies.iter().enumerate().filter(|(_, lua)| !lua.quick_refund.is_empty()) {
+        let (number, refund) = (index + 1, lua.quick_refund);
+        source.push_str(&format!("if number == {number} then\n{refund}\nreturn quick_refund\nend\n"));
+    }
+    source.push_str("end\n");
+    source.push_str(&format!("{REQUESTS}\n{STATE}\nlocal function reservations()\n{RESERVATIONS}\n"));
     source.push_str(
         "return {load = load_table, save = save_table, empty = empty_table, find = find_entry, held = held_at, \
          live = live_entries, insert = insert_entry, settle = settle_entry, renew = renew_entry, forget_expired = \

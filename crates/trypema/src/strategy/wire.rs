@@ -47,12 +47,14 @@ pub(crate) struct LuaSource {
     pub(crate) quick_base: &'static str,
     /// A fast path for the usual case; empty if the strategy has none.
     pub(crate) quick: &'static str,
+    /// The same for the refund of a settled reservation.
+    pub(crate) quick_refund: &'static str,
 }
 
 impl LuaSource {
-    /// Returns the same source without the fast path.
+    /// Returns the same source without the fast paths.
     pub(crate) const fn without_quick(self) -> Self {
-        Self { quick_base: "", quick: "", ..self }
+        Self { quick_base: "", quick: "", quick_refund: "", ..self }
     }
 }
 
@@ -65,6 +67,7 @@ pub(crate) const LUA_SOURCES: [LuaSource; 7] = [
         lease: "",
         quick_base: QUICK_SERIES,
         quick: include_str!("quick/absolute.lua"),
+        quick_refund: include_str!("quick/refund/absolute.lua"),
     },
     LuaSource {
         name: "suppressed",
@@ -73,6 +76,7 @@ pub(crate) const LUA_SOURCES: [LuaSource; 7] = [
         lease: include_str!("suppressed/lease.lua"),
         quick_base: QUICK_SERIES,
         quick: include_str!("quick/suppressed.lua"),
+        quick_refund: "",
     },
     LuaSource {
         name: "token_bucket",
@@ -81,6 +85,7 @@ pub(crate) const LUA_SOURCES: [LuaSource; 7] = [
         lease: "",
         quick_base: "",
         quick: include_str!("quick/token_bucket.lua"),
+        quick_refund: include_str!("quick/refund/token_bucket.lua"),
     },
     LuaSource {
         name: "sliding_window",
@@ -89,6 +94,7 @@ pub(crate) const LUA_SOURCES: [LuaSource; 7] = [
         lease: "",
         quick_base: "",
         quick: include_str!("quick/sliding_window.lua"),
+        quick_refund: include_str!("quick/refund/sliding_window.lua"),
     },
     LuaSource {
         name: "fixed_window",
@@ -97,6 +103,7 @@ pub(crate) const LUA_SOURCES: [LuaSource; 7] = [
         lease: "",
         quick_base: "",
         quick: include_str!("quick/fixed_window.lua"),
+        quick_refund: include_str!("quick/refund/fixed_window.lua"),
     },
     LuaSource {
         name: "abuse",
@@ -105,6 +112,7 @@ pub(crate) const LUA_SOURCES: [LuaSource; 7] = [
         lease: include_str!("abuse/lease.lua"),
         quick_base: "",
         quick: "",
+        quick_refund: "",
     },
     LuaSource {
         name: "concurrency",
@@ -113,6 +121,7 @@ pub(crate) const LUA_SOURCES: [LuaSource; 7] = [
         lease: include_str!("concurrency/lease.lua"),
         quick_base: "",
         quick: "",
+        quick_refund: "",
     },
 ];
 

@@ -7,9 +7,11 @@ local POSTPAID, DEBIT = 32, 64
 -- Longer than any receipt is good for: two of the longest windows.
 local LONGEST_MS = 2 * 366 * 86400000
 
+define_leases()
+
 local loaded, order = {}, {}
 
-strategy_of = function(number)
+local function strategy_of(number)
   if not loaded[number] then
     loaded[number] = strategies[number]()
   end

@@ -4,7 +4,7 @@
 local SHORTEST = 0.25
 
 -- The units to grant of `free`.
-local function share_of(lease, free)
+function share_of(lease, free)
   if lease.need > free then
     return 0
   end
@@ -13,13 +13,13 @@ local function share_of(lease, free)
 end
 
 -- When a lease of `units` ends. One that is smaller than wanted is spent sooner, and need not last as long.
-local function lease_end(lease, now, units)
+function lease_end(lease, now, units)
   local part = math.max(SHORTEST, math.min(1, units / math.max(1, lease.want)))
   return now + math.floor(lease.length * part)
 end
 
 -- Reads the terms of a lease at `at` of `argument` into `lease`; returns what comes after them.
-local function read_terms(lease, argument, at)
+function read_terms(lease, argument, at)
   lease.want, lease.unspent, lease.recorded, lease.reported, lease.live_for, lease.resets, lease.id, at =
     unpack('<dddddI4c8', argument, at)
   return at

@@ -24,33 +24,49 @@ local reply, answered = {pack('<d', now)}, 0
 local states, is_written = {}, false
 -- Whether a part of a request is written and the rest is not.
 local is_in_doubt = false
-local quicks = {}
--- Returns the functions of a strategy. Defined by the driver, which is not made if every request is in its usual case.
-local strategy_of
+-- What was made of quick/*.lua and quick/refund/*.lua, by the number of the strategy.
+local quicks, quick_refunds = {}, {}
 
--- The lease that a usual case is asked for.
-local lease = {index = 0, need = 0, length = 0, instances = 0}
+-- The lease that a usual case is asked for: made when the first one is.
+local lease
 
--- Reads its terms, which are at `from`; returns what comes after them, nothing where the driver has to look. What counts is forgotten after
--- `retention`.
-function lease.read(from, retention)
-  local after = read_terms(lease, argument, from)
-  -- The driver sees to instances that leave, and to keys that were reset.
-  if lease.live_for == 0 or call('GET', KEYS[lease.index + 1]) then
-    return
+local function new_lease()
+  define_leases()
+  local new = {index = 0, need = 0, length = 0, instances = 0}
+
+  -- Reads its terms, which are at `from`; returns what comes after them, nothing where the driver has to look. What counts is forgotten
+  -- after `retention`.
+  function new.read(from, retention)
+    local after = read_terms(new, argument, from)
+    -- The driver sees to instances that leave, and to keys that were reset.
+    if new.live_for == 0 or call('GET', KEYS[new.index + 1]) then
+      return
+    end
+    -- What has left, or was forgotten, is nobody's to take away.
+    if new.resets > 0 or new.recorded + retention <= now then
+      new.unspent = 0
+    end
+    return after
   end
-  -- What has left, or was forgotten, is nobody's to take away.
-  if lease.resets > 0 or lease.recorded + retention <= now then
-    lease.unspent = 0
+
+  -- The units to grant of `free`, and where they are recorded. This writes a heartbeat, so the state has been checked.
+  function new.grant(free)
+    new.instances = live_instances(KEYS[new.index + 2], new.id, new.live_for, now)
+    local units = share_of(new, free)
+    return units, lease_end(new, now, units)
   end
-  return after
+
+  return new
 end
 
--- The units to grant of `free`, and where they are recorded. This writes a heartbeat, so the state has been checked.
-function lease.grant(free)
-  lease.instances = live_instances(KEYS[lease.index + 2], lease.id, lease.live_for, now)
-  local units = share_of(lease, free)
-  return units, lease_end(lease, now, units)
+local function quick_of(number)
+  quicks[number] = quicks[number] or new_quick(number)
+  return quicks[number]
+end
+
+local function quick_refund_of(number)
+  quick_refunds[number] = quick_refunds[number] or new_quick_refund(number)
+  return quick_refunds[number]
 end
 
 -- What reservations.lua says of a table: the bytes of its head and of an entry, the most entries, and the longest hold.
@@ -147,17 +163,12 @@ local function settle_quickly(number, index, cost, from)
   if number == CONCURRENCY then
     refunded = units
   elseif counted < units then
-    if not strategy_of then
+    local quick_refund = quick_refund_of(number)
+    refunded = quick_refund and quick_refund(key, argument, limit_at, now, units - counted, recorded)
+    if not refunded then
       return
     end
-    local s = strategy_of(number)
-    local limit = s.read(argument, limit_at)
-    local state = s.load(key)
-    if state.is_known and recorded + s.retention(limit) > now then
-      refunded = s.refund(limit, state, now, units - counted, recorded)
-      is_in_doubt, is_written = true, true
-      s.save(key, limit, state, now)
-    end
+    is_in_doubt = true
   end
   is_written = true
   local kept = ''
@@ -183,19 +194,18 @@ local function answer_quickly()
     local is_read, is_done = pcall(settle_quickly, number, index, cost, limit_at)
     return is_read and is_done
   end
-  if count == 1 and verb == HOLD and not states[key] and (quick_of[number] or number == CONCURRENCY) then
-    quicks[number] = quicks[number] or number ~= CONCURRENCY and quick_of[number]()
+  if count == 1 and verb == HOLD and not states[key] and (number == CONCURRENCY or quick_of(number)) then
     local is_read, is_done = pcall(hold_quickly, number, index, cost, extra, limit_at)
     return is_read and is_done
   end
-  if count > 1 or verb ~= TAKE and verb ~= LEASE or times > 1 or states[key] or not quick_of[number] then
+  if count > 1 or verb ~= TAKE and verb ~= LEASE or times > 1 or states[key] or not quick_of(number) then
     return false
   end
   if verb == LEASE then
+    lease = lease or new_lease()
     asked = lease
     lease.index, lease.need, lease.length = index, cost, extra
   end
-  quicks[number] = quicks[number] or quick_of[number]()
   local is_read, outcome, after, units = pcall(quicks[number], key, argument, limit_at, now, cost, asked)
   if not is_read or not outcome then
     return false
