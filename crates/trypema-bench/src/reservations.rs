@@ -160,7 +160,7 @@ impl Contender for Subject {
         let request = Request::new(&attributes).costing(3);
         if self.reserves {
             let options = ReserveOptions::new(TTL).map_err(|error| error.to_string())?;
-            let reserved = self.engine.reserve(&request, &options).await.map_err(|error| error.to_string())?;
+            let mut reserved = self.engine.reserve(&request, &options).await.map_err(|error| error.to_string())?;
             let settled = reserved.settle(&[("requests", 2)]).await.map_err(|error| error.to_string())?;
             return Ok(settled.is_complete());
         }

@@ -49,7 +49,7 @@ pub struct LocalLimiter<S: Strategy> {
 }
 
 /// A cost to reserve, and the time in which it may be spent.
-struct ReserveRequest {
+struct LeasedSpend {
     spend: Spend,
     lease: Duration,
 }
@@ -172,7 +172,7 @@ impl<S: Strategy> LocalLimiter<S> {
             key,
             cost,
             |reserved: &DecisionWithReceipt<_>| S::core(&reserved.decision),
-            || self.reserve_at(&self.map.hash_key(key), limit, ReserveRequest { spend: cost.into(), lease }),
+            || self.reserve_at(&self.map.hash_key(key), limit, LeasedSpend { spend: cost.into(), lease }),
         )
     }
 
@@ -180,9 +180,9 @@ impl<S: Strategy> LocalLimiter<S> {
         &self,
         key: &HashedKey<'_>,
         limit: &'l S::Limit,
-        request: ReserveRequest,
+        request: LeasedSpend,
     ) -> DecisionWithReceipt<S::Decision<'l>> {
-        let ReserveRequest { spend, lease } = request;
+        let LeasedSpend { spend, lease } = request;
         let shard = &mut *self.map.shard(key.hash);
         let now = self.clock.now();
         let call = spend.at(now).with_stamp(now + lease);

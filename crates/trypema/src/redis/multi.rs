@@ -79,7 +79,7 @@ impl<'a> KeyedChecks<'a> {
 
 /// A check with the receipt of its take.
 #[derive(Debug, Clone, Copy)]
-struct ReservedCheck<'a> {
+struct CheckWithReceipt<'a> {
     keyed: &'a KeyedCheck<'a>,
     receipt: &'a RedisReceipt,
 }
@@ -170,7 +170,7 @@ impl RedisRateLimiterProvider {
         let reserved: Vec<_> = keyed
             .iter()
             .zip(receipts)
-            .filter_map(|(keyed, receipt)| Some(ReservedCheck { keyed, receipt: receipt.as_ref()? }))
+            .filter_map(|(keyed, receipt)| Some(CheckWithReceipt { keyed, receipt: receipt.as_ref()? }))
             .collect();
         let refunded = self.refund_by_receipts(&reserved, self.deadline_from_now()).await;
         let refunded: Result<Vec<u64>, RedisFailure> = refunded.into_iter().collect();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{LocalLimiter, ReserveRequest, TimedOutcome};
+use super::{LocalLimiter, LeasedSpend, TimedOutcome};
 use crate::decision::DecisionTime;
 use crate::local::map::KeyCall;
 use crate::local::receipt::DecisionWithReceipt;
@@ -56,7 +56,7 @@ impl<S: Strategy> LocalLimiter<S> {
         cost: u64,
     ) -> DecisionWithReceipt<S::Decision<'l>> {
         let spend = Spend { cost, payment: Payment::Postpaid };
-        let request = || ReserveRequest { spend, lease: Duration::ZERO };
+        let request = || LeasedSpend { spend, lease: Duration::ZERO };
         self.with_observer(
             key,
             cost,

@@ -12,8 +12,8 @@ use super::super::protocol::{CheckReply, CheckRequest, Verb};
 use super::super::provider::RedisRateLimiterProvider;
 use super::super::receipt::RedisReceipt;
 use super::{
-    CheckWithVerb, DecidedCheck, DecidedCheckResult, HasRedisLimiter, KeyedCheck, KeyedChecks, Replies,
-    ReservedCheck,
+    CheckWithReceipt, CheckWithVerb, DecidedCheck, DecidedCheckResult, HasRedisLimiter, KeyedCheck,
+    KeyedChecks, Replies,
 };
 use crate::check::{Deadline, IfUnreachable, TakeRequest};
 use crate::strategy::{Limit, with_strategy};
@@ -54,12 +54,12 @@ impl RedisRateLimiterProvider {
         }
         if replies.iter().any(is_denied) || has_to_stop(&replies, request) {
             let receipts: Vec<Option<RedisReceipt>> = replies.iter_mut().map(take_receipt).collect();
-            let reserved_checks = keyed.iter().zip(&receipts);
-            let reserved_checks: Vec<_> = reserved_checks
-                .filter_map(|(keyed, receipt)| Some(ReservedCheck { keyed, receipt: receipt.as_ref()? }))
+            let taken = keyed.iter().zip(&receipts);
+            let taken: Vec<_> = taken
+                .filter_map(|(keyed, receipt)| Some(CheckWithReceipt { keyed, receipt: receipt.as_ref()? }))
                 .collect();
             // If a refund fails, its units stay spent, which is the stricter outcome.
-            let _ = self.refund_by_receipts(&reserved_checks, request.deadline).await;
+            let _ = self.refund_by_receipts(&taken, request.deadline).await;
         }
         replies
     }
@@ -97,7 +97,7 @@ impl RedisRateLimiterProvider {
             && let Some(receipt) = self.read(keyed, *verb, &reply)?.receipt
         {
             // The check would be admitted by now, but the request is already denied.
-            let _ = self.refund_by_receipts(&[ReservedCheck { keyed, receipt: &receipt }], deadline).await;
+            let _ = self.refund_by_receipts(&[CheckWithReceipt { keyed, receipt: &receipt }], deadline).await;
         }
         Ok(())
     }
@@ -119,19 +119,15 @@ impl RedisRateLimiterProvider {
     /// Makes refunds by their receipts. Returns the units that still counted, for each.
     pub(super) async fn refund_by_receipts(
         &self,
-        reserved_checks: &[ReservedCheck<'_>],
+        taken: &[CheckWithReceipt<'_>],
         deadline: Deadline,
     ) -> Vec<Result<u64, RedisFailure>> {
-        let request_of = |reserved_checks: &ReservedCheck<'_>| {
-            with_strategy!(reserved_checks.keyed.check.limit, |S, limit| {
-                HasRedisLimiter::<S>::limiter(self).refund_request(
-                    &reserved_checks.keyed.key,
-                    limit,
-                    reserved_checks.receipt,
-                )
+        let request_of = |one: &CheckWithReceipt<'_>| {
+            with_strategy!(one.keyed.check.limit, |S, limit| {
+                HasRedisLimiter::<S>::limiter(self).refund_request(&one.keyed.key, limit, one.receipt)
             })
         };
-        self.refund_each(reserved_checks.iter().map(request_of), deadline).await
+        self.refund_each(taken.iter().map(request_of), deadline).await
     }
 
     /// Makes all refunds concurrently. A missing request refunds 0 units.
