@@ -55,17 +55,18 @@ fn lean_tree() -> Step {
     Ok(())
 }
 
-/// Checks that every quick script (`quick/*.lua`) has a twin, which its first line names.
+/// Checks that every quick script (`quick/*.lua`, `quick/refund/*.lua`) has a twin, which its first line names.
 fn quick_twins(folder: &Path) -> Step {
-    let quick = folder.join("quick");
-    let files = quick.read_dir().map_err(|error| format!("{}: {error}", quick.display()))?;
-    for path in files.filter_map(|file| file.ok().map(|file| file.path())) {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let source = std::fs::read_to_string(&path).unwrap_or_default();
-        let is_named = source.lines().next().is_some_and(|first| first.contains(&name));
-        if !folder.join(&name).is_file() || !is_named {
-            let twin = folder.join(&name);
-            return Err(format!("{} should name {} and stand beside it", path.display(), twin.display()));
+    for quick in [folder.join("quick"), folder.join("quick/refund")] {
+        let files = quick.read_dir().map_err(|error| format!("{}: {error}", quick.display()))?;
+        for path in files.filter_map(|file| file.ok().map(|file| file.path())).filter(|path| path.is_file()) {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let source = std::fs::read_to_string(&path).unwrap_or_default();
+            let is_named = source.lines().next().is_some_and(|first| first.contains(&name));
+            if !folder.join(&name).is_file() || !is_named {
+                let twin = folder.join(&name);
+                return Err(format!("{} should name {} and stand beside it", path.display(), twin.display()));
+            }
         }
     }
     Ok(())

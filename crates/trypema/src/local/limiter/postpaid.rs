@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{LocalLimiter, LeasedSpend, TimedOutcome};
+use super::{LeasedSpend, LocalLimiter, TimedOutcome};
 use crate::decision::DecisionTime;
 use crate::local::map::KeyCall;
 use crate::local::receipt::DecisionWithReceipt;

@@ -17,6 +17,6 @@ local function quick_refund(key, argument, at, now, units, recorded)
     call('DEL', key)
     return counted
   end
-  call('SET', key, pack('<Bdd', 70, ends_at, counted - units), 'PX', time_to_live(ends_at, now))
+  call('SET', key, pack('<Bdd', 70, ends_at, counted - units), 'KEEPTTL')
   return units
 end
