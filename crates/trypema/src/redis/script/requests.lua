@@ -100,11 +100,14 @@ local function write_table(key, entries, held, earliest, latest)
   call('SET', key, pack('<Bddd', 67, held, earliest, latest) .. entries, 'PX', time_to_live(latest, now))
 end
 
+-- An entry begins with the id and the digest of the request, as `argument` has them.
+local NAME = 24
+
 -- Reserves at one counter in the usual case: the id is new, and there is room. Returns whether it did.
 local function hold_quickly(number, index, cost, ttl, from)
-  local id, request, _, bytes, limit_at = unpack('<c16c8BI2', argument, from)
-  local key, after = KEYS[index], limit_at + bytes
-  local limit, hold, table_key = 0, MAX_HOLD, KEYS[index + 1]
+  local is_chosen = argument:byte(from) % 2 == 1
+  local bytes, limit_at = unpack('<I2', argument, from + NAME + 1)
+  local key, limit, hold, table_key = KEYS[index], 0, MAX_HOLD, KEYS[index + 1]
   if number == CONCURRENCY then
     limit, hold = unpack('<dd', argument, limit_at)
     table_key = key
@@ -114,7 +117,7 @@ local function hold_quickly(number, index, cost, ttl, from)
     return
   end
   -- Only an id that the caller chose may be known.
-  if id:byte() % 2 == 1 and text:find(id, HEAD + 1, true) then
+  if is_chosen and text:find(argument:sub(from, from + 15), HEAD + 1, true) then
     return
   end
   local outcome, recorded, is_admitted
@@ -125,6 +128,7 @@ local function hold_quickly(number, index, cost, ttl, from)
     is_admitted = cost <= limit - held
     outcome = pack('<BBdd', is_admitted and 1 or 0, 1, held, latest)
   else
+    local _
     outcome, _, _, recorded = quicks[number](key, argument, limit_at, now, cost)
     if not outcome then
       return
@@ -134,12 +138,16 @@ local function hold_quickly(number, index, cost, ttl, from)
   local expires_at = now + ttl
   if is_admitted then
     is_in_doubt, is_written = cost > 0 and number ~= CONCURRENCY, true
-    local entry = pack('<c16c8dddB', id, request, cost, recorded or now, expires_at, 0)
-    earliest = #text <= HEAD and expires_at or math.min(earliest, expires_at)
-    write_table(table_key, text:sub(HEAD + 1) .. entry, held + cost, earliest, math.max(latest, expires_at))
+    local entries = argument:sub(from, from + NAME - 1) .. pack('<dddB', cost, recorded or now, expires_at, 0)
+    if #text > HEAD then
+      entries, earliest = text:sub(HEAD + 1) .. entries, math.min(earliest, expires_at)
+    else
+      earliest = expires_at
+    end
+    write_table(table_key, entries, held + cost, earliest, math.max(latest, expires_at))
     is_in_doubt = false
   end
-  at = after
+  at = limit_at + bytes
   reply[#reply + 1] = pack('<BdI4d', 1, is_admitted and 1 or 0, 1, expires_at) .. outcome
   return true
 end
@@ -147,15 +155,15 @@ end
 -- Settles at one counter in the usual case: the reservation is there, and cost no more than its estimate. Returns whether it
 -- did.
 local function settle_quickly(number, index, cost, from)
-  local id, _, ending, bytes, limit_at = unpack('<c16c8BI2', argument, from)
+  local ending, bytes, limit_at = unpack('<BI2', argument, from + NAME)
   local key = KEYS[index]
   local table_key = number == CONCURRENCY and key or KEYS[index + 1]
   local text, held, earliest, latest = usual_table(table_key, MAX_HOLD)
-  local place = text and text:find(id, HEAD + 1, true)
+  local place = text and text:find(argument:sub(from, from + 15), HEAD + 1, true)
   if not place or (place - HEAD - 1) % ENTRY ~= 0 or states[key] then
     return
   end
-  local _, request, units, recorded, expires_at, is_settled = unpack('<c16c8dddB', text, place)
+  local units, recorded, expires_at, is_settled = unpack('<dddB', text, place + NAME)
   local counted, refunded = ending == ESTIMATE and units or cost, 0
   if is_settled == 1 or number ~= CONCURRENCY and counted > units then
     return
@@ -171,14 +179,15 @@ local function settle_quickly(number, index, cost, from)
     is_in_doubt = true
   end
   is_written = true
-  local kept = ''
-  if id:byte() % 2 == 1 and ending ~= UNDONE then
-    kept = pack('<c16c8dddB', id, request, counted, recorded, expires_at, 1)
-  end
-  local entries = text:sub(HEAD + 1, place - 1) .. kept .. text:sub(place + ENTRY)
-  if #entries == 0 then
+  local is_kept = text:byte(place) % 2 == 1 and ending ~= UNDONE
+  if #text == HEAD + ENTRY and not is_kept then
     call('DEL', table_key)
   else
+    local kept = ''
+    if is_kept then
+      kept = text:sub(place, place + NAME - 1) .. pack('<dddB', counted, recorded, expires_at, 1)
+    end
+    local entries = text:sub(HEAD + 1, place - 1) .. kept .. text:sub(place + ENTRY)
     write_table(table_key, entries, held - units, earliest, latest)
   end
   is_in_doubt, at = false, limit_at + bytes
