@@ -1,15 +1,16 @@
 //! The plan of one request: the checks that its rules require of the store.
 
+mod builder;
+
 use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::definition::{IfMissing, KeyVerdict, OnStoreFailure};
-use super::index::IndexEntry;
+use super::definition::{KeyVerdict, OnStoreFailure};
 use super::request::{IndexedSet, Request};
-use super::set::{CompiledRule, ListMatch, OverrideAction, RuleSet, too_many_rules};
-use super::verdict::{MissingInput, RuleOutcome, Verdict};
-use crate::check::{Check, MAX_CHECKS};
+use super::set::{CompiledRule, OverrideAction, RuleSet};
+use super::verdict::{RuleOutcome, Verdict};
+use crate::check::Check;
 use crate::decision::Decision;
 use crate::error::TrypemaError;
 use crate::strategy::{ConcurrencyLimit, Limit};
@@ -23,9 +24,6 @@ pub(super) struct Plan {
     /// The number of shadow rules: log-only rules and candidates.
     shadow_count: usize,
 }
-
-/// The expected length of a counter name. Reserving this much per name avoids most reallocations.
-const EXPECTED_KEY_BYTES: usize = 32;
 
 /// Checks of a plan, and for each one the index of its outcome.
 #[derive(Debug, Clone, Default)]
@@ -73,30 +71,6 @@ impl Plan {
                 Self::of_sets(set, &indexed, purpose)
             }
         }
-    }
-
-    fn of_sets(set: Arc<RuleSet>, sets: &[IndexedSet<'_>], purpose: Purpose) -> Result<Self, TrypemaError> {
-        let list_match = sets.iter().find_map(|indexed| set.block_match(indexed));
-        let mut builder = PlanBuilder {
-            set: &set,
-            sets,
-            purpose,
-            list_match,
-            outcomes: Vec::new(),
-            keys: String::new(),
-            unheld: Vec::new(),
-            shadow_count: 0,
-        };
-        if builder.list_match.is_none() {
-            match sets {
-                [only] => builder.add_set(only)?,
-                _ => builder.add_sets()?,
-            }
-        }
-        let PlanBuilder { list_match, outcomes, keys, unheld, shadow_count, .. } = builder;
-        let verdict = Verdict { set, list_match, outcomes, keys, unheld };
-        let is_blocked = verdict.is_denied_by_a_rule();
-        Ok(Self { verdict, is_blocked, shadow_count })
     }
 
     /// Returns a plan for the counter of this name; `None` if the name belongs to no rule.
@@ -261,217 +235,6 @@ impl Plan {
             found.outcomes.push(index);
         }
         found
-    }
-}
-
-/// Builds the plan of a request.
-struct PlanBuilder<'r> {
-    set: &'r RuleSet,
-    /// All attribute sets of the request.
-    sets: &'r [IndexedSet<'r>],
-    purpose: Purpose,
-    /// See [`Verdict`], for this and the next three fields.
-    list_match: Option<ListMatch>,
-    outcomes: Vec<RuleOutcome>,
-    keys: String,
-    unheld: Vec<u32>,
-    /// See [`Plan`].
-    shadow_count: usize,
-}
-
-/// A rule that applies to one of several attribute sets.
-#[derive(Debug, Clone, Copy)]
-struct SetMatch {
-    entry: IndexEntry,
-    /// The index of the set.
-    set: usize,
-}
-
-impl PlanBuilder<'_> {
-    /// Adds the rules that apply to the only set, unless an allow list exempts it.
-    fn add_set(&mut self, indexed: &IndexedSet<'_>) -> Result<(), TrypemaError> {
-        self.list_match = self.set.allow_match(indexed);
-        if self.list_match.is_some() {
-            return Ok(());
-        }
-        let found = self.set.find(indexed)?;
-        self.reserve(found.as_slice().len());
-        for entry in found.as_slice() {
-            if let Some(missing) = self.add(*entry, indexed) {
-                self.add_missing(entry.rule, missing)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Adds the rules that apply to several sets, except to those that an allow list exempts. If it exempts
-    /// all of them, it decides the request.
-    fn add_sets(&mut self) -> Result<(), TrypemaError> {
-        let (mut found, mut candidates) = (Vec::new(), Vec::new());
-        let (mut exempting, mut exempt_count) = (None, 0);
-        for (number, indexed) in self.sets.iter().enumerate() {
-            if let Some(allowing) = self.set.allow_match(indexed) {
-                exempting.get_or_insert(allowing);
-                exempt_count += 1;
-                continue;
-            }
-            for entry in self.set.find(indexed)? {
-                let rule = self.set.at(entry.rule);
-                let is_candidate = rule.is_some_and(|rule| rule.rule.candidate_for.is_some());
-                let list = if is_candidate { &mut candidates } else { &mut found };
-                list.push(SetMatch { entry, set: number });
-            }
-        }
-        if exempt_count == self.sets.len() {
-            self.list_match = exempting;
-            return Ok(());
-        }
-        self.add_matches(found, || Err(too_many_rules()))?;
-        // Too many candidates must not fail a request.
-        self.add_matches(candidates, || Ok(()))
-    }
-
-    /// Adds rules that apply to some of several sets, in the order of the rules. Calls `on_full` if there is no
-    /// room for the counters of a rule, which is then left out.
-    fn add_matches(
-        &mut self,
-        mut found: Vec<SetMatch>,
-        on_full: impl Fn() -> Result<(), TrypemaError>,
-    ) -> Result<(), TrypemaError> {
-        found.sort_unstable_by_key(|matched| (matched.entry.rule, matched.set));
-        let sets = self.sets;
-        for of_rule in found.chunk_by(|one, other| one.entry.rule == other.entry.rule) {
-            let before = (self.outcomes.len(), self.keys.len(), self.shadow_count);
-            let mut is_missing_known = false;
-            for matched in of_rule {
-                if let Some(missing) = self.add(matched.entry, &sets[matched.set])
-                    && !std::mem::replace(&mut is_missing_known, true)
-                {
-                    self.add_missing(matched.entry.rule, missing)?;
-                }
-            }
-            if self.outcomes.len() > MAX_CHECKS {
-                self.outcomes.truncate(before.0);
-                self.keys.truncate(before.1);
-                self.shadow_count = before.2;
-                on_full()?;
-            }
-        }
-        Ok(())
-    }
-
-    fn reserve(&mut self, rules: usize) {
-        self.outcomes.reserve_exact(rules);
-        self.keys.reserve(rules * EXPECTED_KEY_BYTES);
-    }
-
-    /// Adds the counter of a rule that applies to a set. If the request lacks a part, and the rule does not
-    /// tolerate that, returns the part.
-    fn add(&mut self, entry: IndexEntry, indexed: &IndexedSet<'_>) -> Option<MissingInput> {
-        let rule = self.set.at(entry.rule)?;
-        if self.purpose == Purpose::Check && matches!(rule.limit, Limit::Concurrency(_)) {
-            if !self.unheld.contains(&entry.rule) {
-                self.unheld.push(entry.rule);
-            }
-            return None;
-        }
-        if rule.missing_attribute(indexed).is_some() {
-            // An attribute that another set has is not missing; the rule may apply to that set.
-            return rule.missing_attribute_of_all(self.sets).map(MissingInput::Attribute);
-        }
-        let start = self.keys.len();
-        rule.write_key(&mut self.keys, entry, indexed);
-        let key = &self.keys[start..];
-        let action = rule.override_of(key);
-        let is_exempt = action == Some(&OverrideAction::Verdict(KeyVerdict::Allow));
-        if is_exempt || !rule.is_in_share(key) {
-            self.keys.truncate(start);
-            return None;
-        }
-        let has_override = action.is_some();
-        let is_blocked = action == Some(&OverrideAction::Verdict(KeyVerdict::Block));
-        let unit = rule.rule.unit.as_deref();
-        let Some(cost) = indexed.cost(unit).or(is_blocked.then_some(0)) else {
-            self.keys.truncate(start);
-            let is_named = self.sets.iter().any(|indexed| indexed.cost(unit).is_some());
-            let is_skipped = is_named || rule.rule.if_missing == IfMissing::Skip;
-            return (!is_skipped).then_some(MissingInput::Cost);
-        };
-        if self.sets.len() > 1
-            && let Some(known) = self.outcome_of(entry.rule, start)
-        {
-            self.keys.truncate(start);
-            let outcome = &mut self.outcomes[known];
-            outcome.cost = outcome.cost.saturating_add(cost);
-            return None;
-        }
-        self.shadow_count += usize::from(rule.rule.is_shadow());
-        self.outcomes.push(RuleOutcome {
-            rule: entry.rule,
-            key_end: self.keys.len(),
-            has_override,
-            is_blocked,
-            missing: None,
-            cost,
-            is_postpaid: rule.rule.postpaid,
-            decision: is_blocked.then(Decision::refused),
-        });
-        None
-    }
-
-    /// Returns the outcome that uses the counter whose name is at `start` of the keys. Outcomes of one rule
-    /// follow each other.
-    fn outcome_of(&self, rule: u32, start: usize) -> Option<usize> {
-        let (keys, key) = self.keys.split_at(start);
-        let of_rule = self.outcomes.iter().enumerate().rev();
-        let mut of_rule = of_rule.take_while(|(_, outcome)| outcome.rule == rule);
-        let is_same = |(index, outcome): &(usize, &RuleOutcome)| {
-            let start = index.checked_sub(1).map_or(0, |before| self.outcomes[before].key_end);
-            outcome.missing.is_none() && keys.get(start..outcome.key_end) == Some(key)
-        };
-        of_rule.find(is_same).map(|(index, _)| index)
-    }
-
-    /// Adds a rule to a request that lacks an attribute of its key or a cost in its unit. There is no counter,
-    /// so its key is empty.
-    fn add_missing(&mut self, number: u32, missing: MissingInput) -> Result<(), TrypemaError> {
-        let Some(rule) = self.set.at(number) else { return Ok(()) };
-        if rule.fails_on_missing() && self.purpose != Purpose::Explain {
-            return Err(rule.missing_error(self.set, missing));
-        }
-        // Without a key it is unknown whether the candidate's share includes the request.
-        if rule.rule.share.is_some() {
-            return Ok(());
-        }
-        self.shadow_count += usize::from(rule.rule.is_shadow());
-        self.outcomes.push(RuleOutcome {
-            rule: number,
-            key_end: self.keys.len(),
-            has_override: false,
-            is_blocked: true,
-            missing: Some(missing),
-            cost: 0,
-            is_postpaid: false,
-            decision: Some(Decision::refused()),
-        });
-        Ok(())
-    }
-}
-
-impl CompiledRule {
-    /// Whether a missing attribute or cost is an error. Never for shadow rules.
-    fn fails_on_missing(&self) -> bool {
-        self.rule.if_missing == IfMissing::Error && !self.rule.is_shadow()
-    }
-
-    fn missing_error(&self, set: &RuleSet, missing: MissingInput) -> TrypemaError {
-        let rule = self.rule.id.clone();
-        match missing {
-            MissingInput::Attribute(attribute) => {
-                TrypemaError::MissingAttribute { rule, attribute: set.attribute_name(attribute).to_owned() }
-            }
-            MissingInput::Cost => TrypemaError::MissingCost { rule, unit: self.rule.unit_name().to_owned() },
-        }
     }
 }
 
