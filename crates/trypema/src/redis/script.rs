@@ -14,6 +14,8 @@ const REQUESTS: &str = include_str!("script/requests.lua");
 const INSTANCES: &str = include_str!("script/instances.lua");
 const LEASE: &str = include_str!("script/lease.lua");
 const DRIVER: &str = include_str!("script/driver.lua");
+const DRIVER_RESERVATIONS: &str = include_str!("script/driver/reservations.lua");
+const DRIVER_ANSWER: &str = include_str!("script/driver/answer.lua");
 
 /// Returns the script for takes of one cost from one key, for the strategy with this number.
 pub(super) fn single(number: u8) -> Arc<Script> {
@@ -99,6 +101,6 @@ fn driver_source(strategies: &[LuaSource]) -> String {
              is_blocked = is_blocked, recorded_time = recorded_time}\nend\n",
         );
     }
-    source.push_str(DRIVER);
+    source.push_str(&[DRIVER, DRIVER_RESERVATIONS, DRIVER_ANSWER].join("\n"));
     source
 }

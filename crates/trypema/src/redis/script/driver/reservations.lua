@@ -1,0 +1,137 @@
+-- Reservations: their tables, beside the counters, and the verbs that use them.
+
+-- The table of reservations beside the counter of a check; of a concurrency limit the state itself.
+local function table_at(check)
+  if check.number == CONCURRENCY then
+    return state_at(check)
+  end
+  local key = KEYS[check.index + 1]
+  local entry = states[key]
+  if not entry then
+    local function save(_, _, state, moment)
+      tables().save(key, state, moment)
+    end
+    entry = {strategy = {save = save}, state = tables().load(key), key = key}
+    states[key] = entry
+    order[#order + 1] = entry
+  end
+  return entry
+end
+
+-- Settles a reservation at one counter: refunds what was reserved and not spent, or counts what was spent beyond it.
+-- Answers 0 if there is none, 1, or 2 if it was settled before.
+verbs[SETTLE] = function(check, state, reply)
+  local s, t = check.strategy, check.held.state
+  tables().forget_expired(t, now)
+  local e = tables().find(t, check.id, now)
+  if not e or e.is_settled then
+    reply[#reply + 1] = struct.pack('<I4dddd', 1, 0, 0, 0, 0)
+    return e and 2 or 0
+  end
+  local reserved, counted, refunded = e.units, check.ending == ESTIMATE and e.units or check.cost, 0
+  if check.number == CONCURRENCY then
+    refunded = reserved
+  elseif counted < reserved then
+    if state.is_known and e.recorded + s.retention(check.limit) > now then
+      state.is_changed = true
+      refunded = s.refund(check.limit, state, now, reserved - counted, e.recorded)
+    end
+  elseif counted > reserved then
+    local outcome = s.decide(check.limit, state, now, now, counted - reserved, 0)
+    s.commit(check.limit, state, now, counted - reserved, outcome)
+  end
+  tables().settle(t, e, counted, check.ending == UNDONE)
+  t.is_changed = true
+  reply[#reply + 1] = struct.pack('<I4dddd', 1, reserved, counted, refunded, e.expires_at)
+  return 1
+end
+verbs[RENEW] = function(check, _, reply)
+  local t = check.held.state
+  local e = tables().find(t, check.id, now)
+  if not e or e.is_settled then
+    reply[#reply + 1] = struct.pack('<I4dd', 1, 0, 0)
+    return 0
+  end
+  tables().renew(t, check.id, now + check.extra)
+  t.is_changed = true
+  reply[#reply + 1] = struct.pack('<I4dd', 1, e.expires_at, now + check.extra)
+  return 1
+end
+verbs[HOLDERS] = function(check, _, reply)
+  local count, entries = tables().live(check.held.state, now)
+  reply[#reply + 1] = struct.pack('<I4', 1) .. entries
+  return count
+end
+
+-- Decides one check of a reservation. Its number is 0 if the counter denies it, 1 if it fits, 2 if the reservation
+-- is known, 3 if its id is that of another request, and 4 if the table has no room.
+local function decide_hold(check)
+  local s, state, t = check.strategy, check.entry.state, check.held.state
+  local known = tables().find(t, check.id, now)
+  if known then
+    -- It spends nothing again.
+    check.outcome = s.decide(check.limit, state, now, now, 0, 0)
+    check.expires_at = known.expires_at
+    return known.request == check.request and 2 or 3
+  end
+  check.outcome = s.decide(check.limit, state, now, now, check.cost, check.needed)
+  check.expires_at = now + check.extra
+  if not check.outcome.admitted then
+    return 0
+  end
+  local _, has_room = tables().held(t, now)
+  return (has_room or check.number == CONCURRENCY) and 1 or 4
+end
+
+-- Writes one check of a reservation that is admitted.
+local function commit_hold(check)
+  local s, t = check.strategy, check.held.state
+  local hold = MAX_HOLD
+  if check.number == CONCURRENCY then
+    hold = check.limit.hold
+  else
+    changing(check, function(_, state)
+      s.commit(check.limit, state, now, check.cost, check.outcome)
+    end)
+  end
+  local _, is_stepped_back = tables().latest_expiry_at(t, now, hold)
+  if is_stepped_back then
+    tables().step_back(t, now, hold)
+    t.is_changed = true
+  end
+  -- A slot of no units is no slot.
+  if check.cost == 0 and check.number == CONCURRENCY then
+    return
+  end
+  tables().forget_expired(t, now)
+  tables().insert(t, {
+    id = check.id, request = check.request, units = check.cost, expires_at = check.expires_at, is_settled = false,
+    -- No units, no record of them.
+    recorded = check.cost > 0 and s.recorded_time(check.limit, check.outcome, now) or now,
+  })
+  t.is_changed = true
+end
+
+-- Reserves all checks of a request or none.
+local function reserve_all(checks, reply)
+  local numbers, is_admitted = {}, true
+  for i, check in ipairs(checks) do
+    numbers[i] = decide_hold(check)
+    is_admitted = is_admitted and (numbers[i] == 1 or numbers[i] == 2)
+  end
+  for i, check in ipairs(checks) do
+    local s, outcome, number = check.strategy, check.outcome, numbers[i]
+    if number == 1 and is_admitted then
+      commit_hold(check)
+    elseif number == 0 or number == 1 then
+      local record = number == 0 and s.commit or s.record_denied_elsewhere
+      if record then
+        changing(check, function(_, state)
+          record(check.limit, state, now, check.cost, outcome)
+        end)
+      end
+    end
+    reply[#reply + 1] = struct.pack('<BdI4d', 1, number, 1, check.expires_at)
+      .. s.encode_outcome(check.limit, outcome)
+  end
+end
