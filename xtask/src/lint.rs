@@ -22,7 +22,8 @@ pub(crate) fn run() -> Step {
         "axum",
         "redis-smol,tower",
     ] {
-        cargo(["check", "--package", "trypema", "--no-default-features", "--features", features])?;
+        let alone = ["clippy", "--package", "trypema", "--no-default-features", "--features", features];
+        cargo(alone.into_iter().chain(["--", "-D", "warnings"]))?;
     }
     lean_tree()?;
     twins()?;

@@ -12,6 +12,7 @@ use crate::strategy::{LeaseParams, Payment, ReplyReader, put_count, put_number};
 
 /// The verbs of the driver script, with their numbers in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(feature = "rules"), allow(dead_code, reason = "only rules reserve under an id"))]
 pub(super) enum Verb {
     Take = 1,
     Peek = 2,
