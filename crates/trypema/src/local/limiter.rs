@@ -3,6 +3,8 @@
 mod postpaid;
 
 use std::sync::Arc;
+#[cfg(feature = "rules")]
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use super::handle::LocalKeyHandle;
@@ -12,6 +14,8 @@ use super::shard::Shard;
 use crate::clock::{ClockSource, Timestamp};
 use crate::decision::{Decision, DecisionTime};
 use crate::observer::{Event, Observer};
+#[cfg(feature = "rules")]
+use crate::strategy::Concurrency;
 use crate::strategy::{Call, Refund, Spend, Strategy};
 use crate::waiting::WaitQueues;
 
@@ -46,6 +50,9 @@ pub struct LocalLimiter<S: Strategy> {
     pub(super) clock: ClockSource,
     pub(super) observer: Option<Arc<dyn Observer>>,
     pub(super) waiters: WaitQueues,
+    /// The tables of reservations beside the counters, created when first used.
+    #[cfg(feature = "rules")]
+    tables: OnceLock<StateMap<Concurrency>>,
 }
 
 /// A cost to reserve, and the time in which it may be spent.
@@ -78,7 +85,20 @@ pub struct LiveKey {
 
 impl<S: Strategy> LocalLimiter<S> {
     pub(crate) fn new(clock: ClockSource, bound: Option<Bound>, observer: Option<Arc<dyn Observer>>) -> Self {
-        Self { map: StateMap::new(bound), clock, observer, waiters: WaitQueues::default() }
+        Self {
+            map: StateMap::new(bound),
+            clock,
+            observer,
+            waiters: WaitQueues::default(),
+            #[cfg(feature = "rules")]
+            tables: OnceLock::new(),
+        }
+    }
+
+    /// Returns the tables of reservations. They have the same bound on their number as the counters.
+    #[cfg(feature = "rules")]
+    pub(super) fn tables(&self) -> &StateMap<Concurrency> {
+        self.tables.get_or_init(|| StateMap::new(self.map.bound()))
     }
 
     /// Takes `cost` if all of it fits. A cost of 0 returns the usage and records nothing.
@@ -285,6 +305,10 @@ impl<S: Strategy> LocalLimiter<S> {
         let stale_us = u64::try_from(stale_for.as_micros()).unwrap_or(u64::MAX);
         let moment = self.clock.now().as_micros().saturating_sub(stale_us);
         self.map.forget_fresh_since(Timestamp::from_micros(moment));
+        #[cfg(feature = "rules")]
+        if let Some(tables) = self.tables.get() {
+            tables.forget_fresh_since(Timestamp::from_micros(moment));
+        }
     }
 
     /// Takes, and notifies the observer if there is one.

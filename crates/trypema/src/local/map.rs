@@ -120,6 +120,11 @@ impl<S: Strategy> StateMap<S> {
         self.shards[index].0.lock()
     }
 
+    #[cfg(feature = "rules")]
+    pub(super) fn bound(&self) -> Option<Bound> {
+        self.bound
+    }
+
     /// Whether the number of keys is bounded.
     pub(super) fn is_bounded(&self) -> bool {
         self.bound.is_some()

@@ -46,9 +46,6 @@ pub struct LocalRateLimiterProvider {
     fixed_window: OnceLock<LocalLimiter<FixedWindow>>,
     abuse: OnceLock<LocalLimiter<Abuse>>,
     concurrency: OnceLock<LocalLimiter<Concurrency>>,
-    /// The tables of reservations beside the counters of the other strategies.
-    #[cfg(feature = "rules")]
-    reservations: OnceLock<LocalLimiter<Concurrency>>,
 }
 
 /// The parts that all limiters of a provider share.
@@ -77,8 +74,6 @@ impl LocalRateLimiterProvider {
             fixed_window: OnceLock::new(),
             abuse: OnceLock::new(),
             concurrency: OnceLock::new(),
-            #[cfg(feature = "rules")]
-            reservations: OnceLock::new(),
         }
     }
 
@@ -122,11 +117,6 @@ impl LocalRateLimiterProvider {
     #[inline]
     pub fn concurrency(&self) -> &LocalLimiter<Concurrency> {
         self.concurrency.get_or_init(|| self.config.limiter())
-    }
-
-    #[cfg(feature = "rules")]
-    pub(super) fn reservations(&self) -> &LocalLimiter<Concurrency> {
-        self.reservations.get_or_init(|| self.config.limiter())
     }
 
     pub(crate) fn observer(&self) -> Option<&Arc<dyn Observer>> {
@@ -180,10 +170,6 @@ impl LocalRateLimiterProvider {
         }
         if let Some(limiter) = self.concurrency.get() {
             limiter.forget_stale(stale_for);
-        }
-        #[cfg(feature = "rules")]
-        if let Some(tables) = self.reservations.get() {
-            tables.forget_stale(stale_for);
         }
     }
 }

@@ -1,11 +1,10 @@
 //! Reservations inside this process.
 //!
 //! A table of reservations stands beside each counter: in the map of the concurrency limiter for limits of
-//! that strategy, and in a map of its own for all others. The shards of the tables are locked first, in the
+//! that strategy, and for each other strategy in a map beside that of its counters. The shards of the tables are locked first, in the
 //! order of map and shard, and stay locked while the counters are locked and changed. So a reservation is at
 //! all of its counters or at none, and nobody can settle it in between.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use super::lock::LockGuard;
@@ -32,16 +31,16 @@ struct TableLocation<'p> {
     /// The index of the check.
     index: usize,
     map: &'p StateMap<Concurrency>,
-    /// Distinguishes the two maps, and orders their locks.
-    map_number: usize,
     shard: usize,
     key: HashedKey<'p>,
 }
 
+/// Tells the shards of all maps apart. Its order is that in which they are locked.
+type ShardAddress = (*const StateMap<Concurrency>, usize);
+
 /// A locked shard of tables.
 struct LockedShard<'p> {
-    map_number: usize,
-    index: usize,
+    address: ShardAddress,
     shard: LockGuard<'p, Shard<Concurrency>>,
 }
 
@@ -61,6 +60,12 @@ enum TableDecision {
     Open,
     /// A concurrency limit has decided.
     Decided(Decision),
+}
+
+impl TableLocation<'_> {
+    fn shard_address(&self) -> ShardAddress {
+        (std::ptr::from_ref(self.map), self.shard)
+    }
 }
 
 impl LocalRateLimiterProvider {
@@ -260,35 +265,27 @@ impl LocalRateLimiterProvider {
     }
 
     fn locate_table<'p>(&'p self, index: usize, check: &Check<'p>) -> TableLocation<'p> {
-        let (map_number, tables, key) = match check.limit {
-            Limit::Concurrency(_) => (1, self.concurrency(), self.concurrency().map.hash_key(check.key)),
-            limit => {
-                // No name of a strategy contains a colon.
-                let name = [limit.strategy(), ":", check.key].concat();
-                let hashed = self.reservations().map.hash_key(&name);
-                let (hash, is_short) = (hashed.hash, matches!(hashed.key, Cow::Borrowed(_)));
-                let key =
-                    if is_short { Cow::Owned(name.into_bytes()) } else { hashed.key.into_owned().into() };
-                (0, self.reservations(), HashedKey { key, hash })
-            }
+        let map = match check.limit {
+            Limit::Concurrency(_) => &self.concurrency().map,
+            limit => with_strategy!(limit, |S, _limit| HasLocalLimiter::<S>::limiter(self).tables()),
         };
-        TableLocation { index, map: &tables.map, map_number, shard: tables.map.shard_index(key.hash), key }
+        let key = map.hash_key(check.key);
+        TableLocation { index, map, shard: map.shard_index(key.hash), key }
     }
 }
 
 /// Locks the shards of all tables, in the order of map and shard.
 fn lock_all<'p>(locations: &[TableLocation<'p>]) -> Vec<LockedShard<'p>> {
     let lock = |location: &TableLocation<'p>| LockedShard {
-        map_number: location.map_number,
-        index: location.shard,
+        address: location.shard_address(),
         shard: location.map.shard_at(location.shard),
     };
     if let [only] = locations {
         return vec![lock(only)];
     }
     let mut order: Vec<&TableLocation<'p>> = locations.iter().collect();
-    order.sort_unstable_by_key(|location| (location.map_number, location.shard));
-    order.dedup_by_key(|location| (location.map_number, location.shard));
+    order.sort_unstable_by_key(|location| location.shard_address());
+    order.dedup_by_key(|location| location.shard_address());
     order.into_iter().map(lock).collect()
 }
 
@@ -297,8 +294,7 @@ fn shard_of<'s>(
     shards: &'s mut [LockedShard<'_>],
     location: &TableLocation<'_>,
 ) -> &'s mut Shard<Concurrency> {
-    let is_its =
-        |locked: &LockedShard<'_>| (locked.map_number, locked.index) == (location.map_number, location.shard);
+    let is_its = |locked: &LockedShard<'_>| locked.address == location.shard_address();
     let index = shards.iter().position(is_its).unwrap_or_default();
     &mut shards[index].shard
 }
