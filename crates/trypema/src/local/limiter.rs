@@ -211,6 +211,34 @@ impl<S: Strategy> LocalLimiter<S> {
         DecisionWithReceipt { decision: S::decision(limit, outcome, DecisionTime::exactly(now)), receipt }
     }
 
+    /// Spends by any payment. The receipt is the time at which the units were recorded.
+    #[cfg(feature = "rules")]
+    pub(super) fn spend_recorded<'l>(
+        &self,
+        key: &str,
+        limit: &'l S::Limit,
+        spend: Spend,
+    ) -> DecisionWithReceipt<S::Decision<'l>, Timestamp> {
+        self.with_observer(
+            key,
+            spend.cost,
+            |spent: &DecisionWithReceipt<_, _>| S::core(&spent.decision),
+            || {
+                let key = &self.map.hash_key(key);
+                let shard = &mut *self.map.shard(key.hash);
+                let now = self.clock.now();
+                let call = spend.at(now);
+                let outcome = self.commit_exactly(shard, KeyCall { key, limit, now }, call);
+                let is_recorded = S::is_admitted(&outcome) && call.cost > 0;
+                let receipt = is_recorded.then(|| S::recorded_at(limit, &outcome, call));
+                DecisionWithReceipt {
+                    decision: S::decision(limit, outcome, DecisionTime::exactly(now)),
+                    receipt,
+                }
+            },
+        )
+    }
+
     /// Returns the receipt of a committed take, if it took anything.
     pub(super) fn receipt(shard: &mut Shard<S>, take: CommittedTake<'_, S>) -> Option<LocalReceipt> {
         let CommittedTake { key, limit, call, outcome } = take;

@@ -5,6 +5,7 @@
 //! order of map and shard, and stay locked while the counters are locked and changed. So a reservation is at
 //! all of its counters or at none, and nobody can settle it in between.
 
+use std::slice;
 use std::time::Duration;
 
 use super::lock::LockGuard;
@@ -28,11 +29,19 @@ use crate::units::MAX_EXACT;
 
 /// The location of the table of a check.
 struct TableLocation<'p> {
-    /// The index of the check.
-    index: usize,
     map: &'p StateMap<Concurrency>,
     shard: usize,
     key: HashedKey<'p>,
+}
+
+/// A check of a reservation, and what its table and its counter have decided so far.
+struct TableCheck<'p> {
+    check: &'p Check<'p>,
+    location: TableLocation<'p>,
+    state: TableDecision,
+    decision: Decision,
+    /// The time at which the counter recorded the units.
+    recorded: Timestamp,
 }
 
 /// Tells the shards of all maps apart. Its order is that in which they are locked.
@@ -62,9 +71,13 @@ enum TableDecision {
     Decided(Decision),
 }
 
-impl TableLocation<'_> {
+impl<'p> TableLocation<'p> {
     fn shard_address(&self) -> ShardAddress {
         (std::ptr::from_ref(self.map), self.shard)
+    }
+
+    fn lock(&self) -> LockedShard<'p> {
+        LockedShard { address: self.shard_address(), shard: self.map.shard_at(self.shard) }
     }
 }
 
@@ -76,7 +89,7 @@ impl LocalRateLimiterProvider {
         validate(request.take.checks)?;
         let mut response = self.reserve_group(request.take.checks, request)?;
         for check in request.take.independent {
-            let mut reserved = self.reserve_group(std::slice::from_ref(check), request);
+            let mut reserved = self.reserve_group(slice::from_ref(check), request);
             let part = reserved.as_mut().ok().and_then(|reserved| reserved.receipts.pop()).flatten();
             response.independent_receipts.push(part);
             response.independent.push(match reserved {
@@ -94,91 +107,108 @@ impl LocalRateLimiterProvider {
         checks: &[Check<'_>],
         request: ReserveRequest<'_>,
     ) -> Result<ReserveResponse, TrypemaError> {
-        let locations: Vec<TableLocation<'_>> =
-            checks.iter().enumerate().map(|(index, check)| self.locate_table(index, check)).collect();
-        let mut shards = lock_all(&locations);
+        if let [check] = checks {
+            // Nearly every request. It needs no lists.
+            let mut check = self.table_check(check);
+            let mut shard = check.location.lock();
+            return self.reserve_locked(slice::from_mut(&mut check), slice::from_mut(&mut shard), request);
+        }
+        let mut checks: Vec<TableCheck<'_>> = checks.iter().map(|check| self.table_check(check)).collect();
+        let mut shards = lock_all(&checks);
+        self.reserve_locked(&mut checks, &mut shards, request)
+    }
+
+    /// Reserves all of `checks` or none. The shards of their tables are locked.
+    fn reserve_locked(
+        &self,
+        checks: &mut [TableCheck<'_>],
+        shards: &mut [LockedShard<'_>],
+        request: ReserveRequest<'_>,
+    ) -> Result<ReserveResponse, TrypemaError> {
         let now = self.now();
-        let mut states: Vec<TableDecision> = Vec::with_capacity(checks.len());
-        for (check, location) in checks.iter().zip(&locations) {
-            let shard = shard_of(&mut shards, location);
-            states.push(decide_table(check, location, shard, now, request.name));
+        for one in checks.iter_mut() {
+            let shard = shard_of(shards, &one.location);
+            one.state = decide_table(one.check, &one.location, shard, now, request.name);
+            one.recorded = now;
         }
         // From here on, tables that were made for this request have to be inserted or released.
-        let decided = match states.contains(&TableDecision::Conflict) {
+        let decided = match checks.iter().any(|one| one.state == TableDecision::Conflict) {
             true => Err(TrypemaError::ReservationConflict),
-            false => self.decide_counters(checks, &states, now),
+            false => self.decide_counters(checks, now),
         };
-        let is_allowed = decided.as_ref().is_ok_and(|decided| decided.iter().all(|one| one.0.is_allowed()));
-        let mut response = TakeResponse::empty();
-        for (check, location) in checks.iter().zip(&locations) {
-            let state = states[location.index];
-            let shard = shard_of(&mut shards, location);
-            let entry = decided.as_ref().ok().filter(|_| is_allowed).map(|decided| Entry {
+        let is_allowed = decided.is_ok() && checks.iter().all(|one| one.decision.is_allowed());
+        let mut receipts = Vec::with_capacity(checks.len());
+        for one in checks.iter() {
+            let shard = shard_of(shards, &one.location);
+            let entry = is_allowed.then(|| Entry {
                 id: request.name.id,
                 request: request.name.request,
-                units: check.cost.min(MAX_EXACT),
-                recorded: decided[location.index].1,
+                units: one.check.cost.min(MAX_EXACT),
+                recorded: one.recorded,
                 expires_at: expiry(now, request.ttl),
                 is_settled: false,
             });
-            response.receipts.push(write_table(check, location, shard, now, state, entry));
+            receipts.push(write_table(one.check, &one.location, shard, now, one.state, entry));
         }
-        response.decisions = decided?.into_iter().map(|(decision, _)| Some(decision)).collect();
-        Ok(response.without_unspent_receipts())
+        decided?;
+        let decisions = checks.iter().map(|one| Some(one.decision)).collect();
+        Ok(TakeResponse { receipts, ..TakeResponse::of_decisions(decisions) }.without_unspent_receipts())
     }
 
-    /// Takes the cost of every counter that has to decide, or of none. Returns each decision, with the time at
-    /// which the counter recorded the units.
-    fn decide_counters(
-        &self,
-        checks: &[Check<'_>],
-        states: &[TableDecision],
-        now: Timestamp,
-    ) -> Result<Vec<(Decision, Timestamp)>, TrypemaError> {
-        let is_open = |state: &TableDecision| *state == TableDecision::Open;
-        if states.iter().all(is_open) {
-            // Nearly every request: all counters decide.
-            return self.take_counters(checks, now);
-        }
-        let is_denied = states.iter().any(|state| match state {
+    /// Takes the cost of every counter that has to decide, or of none.
+    fn decide_counters(&self, checks: &mut [TableCheck<'_>], now: Timestamp) -> Result<(), TrypemaError> {
+        let is_denied = checks.iter().any(|one| match one.state {
             TableDecision::Full(_) => true,
             TableDecision::Decided(decision) => !decision.is_allowed(),
             _ => false,
         });
-        let open: Vec<Check<'_>> =
-            checks.iter().zip(states).filter(|(_, state)| is_open(state)).map(|(check, _)| *check).collect();
-        let mut opened: Vec<(Decision, Timestamp)> = match is_denied {
-            true => open
-                .iter()
-                .map(|check| Ok((self.record_denied_elsewhere(check)?, now)))
-                .collect::<Result<_, TrypemaError>>()?,
-            false => self.take_counters(&open, now)?,
-        };
-        let mut opened = opened.drain(..);
-        let decision = |(check, state): (&Check<'_>, &TableDecision)| match state {
-            TableDecision::Decided(decision) => (*decision, now),
-            TableDecision::Full(usage) => {
-                (without_room(usage.unwrap_or_else(|| self.usage(check)), now), now)
-            }
-            TableDecision::Open => opened.next().unwrap_or((Decision::refused(), now)),
-            TableDecision::Known(_, usage) => (usage.unwrap_or_else(|| self.usage(check)), now),
-            // A conflict fails the request before this is called.
-            TableDecision::Conflict => (Decision::refused(), now),
-        };
-        Ok(checks.iter().zip(states).map(decision).collect())
+        if !is_denied {
+            self.take_counters(checks)?;
+        }
+        for one in checks {
+            let check = one.check;
+            one.decision = match one.state {
+                TableDecision::Open if is_denied => self.record_denied_elsewhere(check)?,
+                TableDecision::Open => continue,
+                TableDecision::Decided(decision) => decision,
+                TableDecision::Full(usage) => without_room(usage.unwrap_or_else(|| self.usage(check)), now),
+                TableDecision::Known(_, usage) => usage.unwrap_or_else(|| self.usage(check)),
+                // A conflict fails the request before this is called.
+                TableDecision::Conflict => Decision::refused(),
+            };
+        }
+        Ok(())
     }
 
-    /// Takes all of `checks`, or none. Returns each decision, with the time at which the counter recorded the
-    /// units.
-    fn take_counters(
-        &self,
-        checks: &[Check<'_>],
-        now: Timestamp,
-    ) -> Result<Vec<(Decision, Timestamp)>, TrypemaError> {
-        let taken = self.reserve_all(checks)?;
-        let recorded = |index: usize| taken.receipts.get(index).copied().flatten();
-        let recorded = |index| recorded(index).map_or(now, |receipt| receipt.recorded_at());
-        Ok(taken.decisions.iter().enumerate().map(|(index, one)| (*one, recorded(index))).collect())
+    /// Takes the cost of all counters that have to decide, or of none.
+    fn take_counters(&self, checks: &mut [TableCheck<'_>]) -> Result<(), TrypemaError> {
+        if let [one] = checks {
+            if one.state == TableDecision::Open {
+                let (decision, recorded) = self.spend_recorded(one.check);
+                (one.decision, one.recorded) = (decision, recorded.unwrap_or(one.recorded));
+            }
+            return Ok(());
+        }
+        let is_open = |one: &TableCheck<'_>| one.state == TableDecision::Open;
+        let open: Vec<Check<'_>> = checks.iter().filter(|one| is_open(one)).map(|one| *one.check).collect();
+        let taken = self.reserve_all(&open)?;
+        let mut receipts = taken.receipts.iter();
+        for (one, decision) in checks.iter_mut().filter(|one| is_open(one)).zip(taken.decisions) {
+            one.decision = decision;
+            if let Some(Some(receipt)) = receipts.next() {
+                one.recorded = receipt.recorded_at();
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the cost of one counter. Returns the decision, and the time at which units were recorded.
+    fn spend_recorded(&self, check: &Check<'_>) -> (Decision, Option<Timestamp>) {
+        with_strategy!(check.limit, |S, limit| {
+            let limiter = HasLocalLimiter::<S>::limiter(self);
+            let spent = limiter.spend_recorded(check.key, limit, check.spend());
+            (S::core(&spent.decision), spent.receipt)
+        })
     }
 
     /// Returns the units of a counter that are left, as an allowed decision. Not for concurrency limits: their
@@ -192,7 +222,7 @@ impl LocalRateLimiterProvider {
 
     pub(super) fn settle(&self, settlement: &SettleRequest<'_>) -> SettledCheck {
         let SettleRequest { check, id, ending } = settlement;
-        let (location, now) = (self.locate_table(0, check), self.now());
+        let (location, now) = (self.locate_table(check), self.now());
         let mut shard = location.map.shard_at(location.shard);
         let Some(table) = shard.find(location.key.hash, &location.key.key) else {
             return SettledCheck::default();
@@ -233,7 +263,7 @@ impl LocalRateLimiterProvider {
 
     pub(super) fn renew(&self, renewal: &RenewRequest<'_>) -> Option<RenewedCheck> {
         let RenewRequest { check, id, ttl } = renewal;
-        let (location, now) = (self.locate_table(0, check), self.now());
+        let (location, now) = (self.locate_table(check), self.now());
         let mut shard = location.map.shard_at(location.shard);
         let table = shard.find(location.key.hash, &location.key.key)?;
         let entry = table.find(*id, now).filter(|entry| !entry.is_settled)?;
@@ -243,7 +273,7 @@ impl LocalRateLimiterProvider {
     }
 
     pub(super) fn holders_of(&self, check: &Check<'_>) -> Vec<HeldReservation> {
-        let (location, now) = (self.locate_table(0, check), self.now());
+        let (location, now) = (self.locate_table(check), self.now());
         let mut shard = location.map.shard_at(location.shard);
         let Some(table) = shard.find(location.key.hash, &location.key.key) else { return Vec::new() };
         table.holders(now).map(|entry| HeldReservation::new(entry, now)).collect()
@@ -251,7 +281,7 @@ impl LocalRateLimiterProvider {
 
     /// Forgets a counter and its reservations. Returns whether there were any.
     pub(super) fn reset_with_reservations(&self, check: &Check<'_>) -> bool {
-        let location = self.locate_table(0, check);
+        let location = self.locate_table(check);
         let mut shard = location.map.shard_at(location.shard);
         // A table from which everything was released is as good as none.
         let table = shard.find(location.key.hash, &location.key.key);
@@ -264,29 +294,33 @@ impl LocalRateLimiterProvider {
         had_table || had_state
     }
 
-    fn locate_table<'p>(&'p self, index: usize, check: &Check<'p>) -> TableLocation<'p> {
+    fn table_check<'p>(&'p self, check: &'p Check<'p>) -> TableCheck<'p> {
+        let (state, decision) = (TableDecision::Open, Decision::refused());
+        TableCheck {
+            check,
+            location: self.locate_table(check),
+            state,
+            decision,
+            recorded: Timestamp::default(),
+        }
+    }
+
+    fn locate_table<'p>(&'p self, check: &Check<'p>) -> TableLocation<'p> {
         let map = match check.limit {
             Limit::Concurrency(_) => &self.concurrency().map,
             limit => with_strategy!(limit, |S, _limit| HasLocalLimiter::<S>::limiter(self).tables()),
         };
         let key = map.hash_key(check.key);
-        TableLocation { index, map, shard: map.shard_index(key.hash), key }
+        TableLocation { map, shard: map.shard_index(key.hash), key }
     }
 }
 
 /// Locks the shards of all tables, in the order of map and shard.
-fn lock_all<'p>(locations: &[TableLocation<'p>]) -> Vec<LockedShard<'p>> {
-    let lock = |location: &TableLocation<'p>| LockedShard {
-        address: location.shard_address(),
-        shard: location.map.shard_at(location.shard),
-    };
-    if let [only] = locations {
-        return vec![lock(only)];
-    }
-    let mut order: Vec<&TableLocation<'p>> = locations.iter().collect();
+fn lock_all<'p>(checks: &[TableCheck<'p>]) -> Vec<LockedShard<'p>> {
+    let mut order: Vec<&TableLocation<'p>> = checks.iter().map(|one| &one.location).collect();
     order.sort_unstable_by_key(|location| location.shard_address());
     order.dedup_by_key(|location| location.shard_address());
-    order.into_iter().map(lock).collect()
+    order.into_iter().map(TableLocation::lock).collect()
 }
 
 /// Returns the locked shard of a table. Every location has one.
