@@ -43,6 +43,13 @@ pub(crate) fn write<'v>(
     }
 }
 
+/// Returns the id of the rule that a counter belongs to, with which its name begins.
+pub(super) fn rule_of(name: &str) -> &str {
+    // An id is short: comparing its bytes is quicker than setting up a search.
+    let end = name.bytes().position(|byte| byte == b'|');
+    end.and_then(|end| name.get(..end)).unwrap_or(name)
+}
+
 /// The value of a placeholder.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum PlaceholderValue<'a> {

@@ -6,6 +6,7 @@ use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::counter;
 use super::definition::{KeyVerdict, OnStoreFailure};
 use super::request::{IndexedSet, Request};
 use super::set::{CompiledRule, OverrideAction, RuleSet};
@@ -75,7 +76,7 @@ impl Plan {
 
     /// Returns a plan for the counter of this name; `None` if the name belongs to no rule.
     pub(super) fn of_key(set: Arc<RuleSet>, key: &str, cost: u64) -> Option<Self> {
-        let rule = *set.ids.get(key.split('|').next()?)?;
+        let rule = *set.ids.get(counter::rule_of(key))?;
         let compiled = set.at(rule)?;
         let canonical = set.canonical_name(key);
         let key = &*canonical;

@@ -13,6 +13,7 @@ use name::name_of;
 #[cfg(feature = "tower")]
 pub(crate) use renewal::RenewingReservation;
 
+use super::counter;
 use super::engine::{Engine, Report, Spawner};
 use super::request::Request;
 use super::verdict::Verdict;
@@ -361,13 +362,8 @@ pub struct SettledRule {
 impl SettledRule {
     /// Returns the id of the rule.
     pub fn rule(&self) -> &str {
-        rule_of(&self.key)
+        counter::rule_of(&self.key)
     }
-}
-
-/// Returns the id of the rule that a counter belongs to, with which its name begins.
-pub(super) fn rule_of(key: &str) -> &str {
-    key.split('|').next().unwrap_or_default()
 }
 
 /// The result at one counter of a reservation.

@@ -251,7 +251,7 @@ impl RuleSet {
 
     /// Returns the rule that has a counter of this name.
     pub(super) fn rule_of_counter(&self, key: &str) -> Option<&CompiledRule> {
-        self.compiled(key.split('|').next()?).filter(|rule| rule.has_counter(key))
+        self.compiled(counter::rule_of(key)).filter(|rule| rule.has_counter(key))
     }
 
     pub(super) fn at(&self, rule: u32) -> Option<&CompiledRule> {
@@ -304,9 +304,9 @@ impl CompiledRule {
         if values.starts_with(counter::DIGEST_SEPARATOR) {
             return !self.placeholders.is_empty();
         }
-        let mut values = values.split('|').skip(1);
-        let has_value = |placeholder: &Placeholder, value: &str| {
-            value.strip_prefix(&*placeholder.name).is_some_and(|value| value.starts_with('='))
+        let mut values = values.as_bytes().split(|byte| *byte == b'|').skip(1);
+        let has_value = |placeholder: &Placeholder, value: &[u8]| {
+            value.strip_prefix(placeholder.name.as_bytes()).is_some_and(|value| value.starts_with(b"="))
         };
         let is_named = |placeholder| values.next().is_some_and(|value| has_value(placeholder, value));
         self.placeholders.iter().all(is_named) && values.next().is_none()

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::Engine;
 use crate::observer::{Observer, ReservationChange, ReservationEvent, ShadowDenial};
-use crate::rules::reservation::rule_of;
+use crate::rules::counter;
 use crate::rules::verdict::Verdict;
 
 impl Engine {
@@ -22,7 +22,7 @@ impl Engine {
     /// Reports what has happened to a reservation at one counter.
     pub(super) fn report_reservation(&self, key: &str, change: ReservationChange) {
         if let Some(observer) = self.observer() {
-            observer.reservation_changed(&ReservationEvent { rule: rule_of(key), key, change });
+            observer.reservation_changed(&ReservationEvent { rule: counter::rule_of(key), key, change });
         }
     }
 
