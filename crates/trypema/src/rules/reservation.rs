@@ -332,18 +332,13 @@ impl Settlement {
     }
 }
 
-/// A counter at which a reservation was to be settled, without its name.
-#[derive(Debug)]
-pub(super) struct SettledCounter {
-    pub(super) unit: Cow<'static, str>,
-    pub(super) status: SettledStatus,
-}
-
 impl Outstanding {
-    /// Returns the settlement with these results, one for each counter.
-    pub(super) fn into_settlement(self, settled: Vec<SettledCounter>) -> Settlement {
-        let rule = |(key, SettledCounter { unit, status })| SettledRule { key, unit, status };
-        Settlement { rules: self.keys.into_iter().zip(settled).map(rule).collect() }
+    /// Returns the settlement with these results, one for each counter, which get their names.
+    pub(super) fn into_settlement(self, mut settled: Vec<SettledRule>) -> Settlement {
+        for (rule, key) in settled.iter_mut().zip(self.keys) {
+            rule.key = key;
+        }
+        Settlement { rules: settled }
     }
 }
 
@@ -360,6 +355,11 @@ pub struct SettledRule {
 }
 
 impl SettledRule {
+    /// Returns the result at a counter whose name is added later.
+    pub(super) fn unnamed(unit: Cow<'static, str>, status: SettledStatus) -> Self {
+        Self { key: String::new(), unit, status }
+    }
+
     /// Returns the id of the rule.
     pub fn rule(&self) -> &str {
         counter::rule_of(&self.key)

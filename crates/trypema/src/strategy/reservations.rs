@@ -187,7 +187,13 @@ impl ReservationTable {
                 joined.units += entry.units;
                 joined.expires_at = joined.expires_at.max(entry.expires_at);
             }
-            None => self.entries.push(entry),
+            None => {
+                if self.entries.capacity() == 0 {
+                    // Most keys have one holder at a time: the first entry takes no room for others.
+                    self.entries = Vec::with_capacity(1);
+                }
+                self.entries.push(entry);
+            }
         }
         self.held = self.held.saturating_add(entry.held());
         self.earliest = match self.entries.len() {

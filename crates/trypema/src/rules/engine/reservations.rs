@@ -207,6 +207,9 @@ impl Engine {
         parts: &mut ReservedParts,
     ) {
         let candidates = plan.candidate_records(decisions);
+        if candidates.records.is_empty() {
+            return;
+        }
         let (mut reserved, mut recorded) = (Checks::default(), Checks::default());
         for (record, outcome) in candidates.records.iter().zip(candidates.outcomes) {
             let checks = match record.mode {

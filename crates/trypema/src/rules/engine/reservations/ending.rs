@@ -15,7 +15,7 @@ use crate::reservation::{
 use crate::rules::engine::Engine;
 use crate::rules::request::{REQUESTS, Request};
 use crate::rules::reservation::{
-    FinalCosts, Outstanding, SettleCosts, SettledCounter, SettledStatus, Settlement,
+    FinalCosts, Outstanding, SettleCosts, SettledRule, SettledStatus, Settlement,
 };
 use crate::rules::set::{CompiledRule, RuleSet};
 use crate::strategy::Limit;
@@ -32,17 +32,24 @@ impl Engine {
         outstanding.into_settlement(settled)
     }
 
-    /// Settles a reservation at each of its counters. Returns a result for each of them.
+    /// Settles a reservation at each of its counters. Returns a result for each of them, still without its name.
     pub(in crate::rules) async fn settle_counters(
         &self,
         outstanding: &Outstanding,
         costs: SettleCosts<'_>,
         report: Report,
-    ) -> Vec<SettledCounter> {
+    ) -> Vec<SettledRule> {
         let set = self.set.load_full();
-        let counters = outstanding.counters(&set);
-        let settlements: Vec<SettleRequest<'_>> =
-            counters.iter().flatten().map(|counter| counter.settlement(outstanding.id, costs)).collect();
+        let mut settlements: Vec<SettleRequest<'_>> = Vec::with_capacity(outstanding.keys.len());
+        let mut settled = Vec::with_capacity(outstanding.keys.len());
+        for key in &outstanding.keys {
+            let Some(counter) = ReservedCounter::named(key, &set) else {
+                settled.push(SettledRule::unnamed(Cow::Borrowed(""), SettledStatus::RuleRemoved));
+                continue;
+            };
+            settlements.push(counter.settlement(outstanding.id, costs));
+            settled.push(SettledRule::unnamed(counter.unit_name(), SettledStatus::NotOutstanding));
+        }
         let provider = self.provider();
         let results = provider.settle_all(&settlements, provider.deadline()).wait().await;
         for (settlement, result) in settlements.iter().zip(&results) {
@@ -53,12 +60,11 @@ impl Engine {
                 self.report_reservation(settlement.check.key, change_of(settled, costs));
             }
         }
-        let mut results = results.into_iter();
-        let mut settled = |counter: Option<ReservedCounter<'_>>| match counter {
-            Some(counter) => SettledCounter { unit: counter.unit_name(), status: status_of(results.next()) },
-            None => SettledCounter { unit: Cow::Borrowed(""), status: SettledStatus::RuleRemoved },
-        };
-        counters.into_iter().map(&mut settled).collect()
+        let has_rule = |settled: &&mut SettledRule| !matches!(settled.status, SettledStatus::RuleRemoved);
+        for (settled, result) in settled.iter_mut().filter(has_rule).zip(results) {
+            settled.status = status_of(result);
+        }
+        settled
     }
 
     /// Settles a reservation whose holder is gone: at once if the counters are in this process, otherwise in a
@@ -98,17 +104,17 @@ impl Engine {
             return Ok(Some(ttl));
         }
         let set = self.set.load_full();
-        let counters = outstanding.counters(&set);
-        let holds = counters.iter().flatten().filter_map(|counter| counter.hold());
+        let counters = outstanding.keys.iter().filter_map(|key| ReservedCounter::named(key, &set));
+        let counters: Vec<ReservedCounter<'_>> = counters.collect();
+        let holds = counters.iter().filter_map(|counter| counter.hold());
         let ttl = holds.min().map_or(ttl, |hold| hold.min(ttl));
         let renewals: Vec<RenewRequest<'_>> = counters
             .iter()
-            .flatten()
             .map(|counter| RenewRequest { check: counter.check(0), id: outstanding.id, ttl })
             .collect();
         let provider = self.provider();
         let renewed = provider.renew_all(&renewals, provider.deadline()).wait().await;
-        for (counter, renewed) in counters.iter().flatten().zip(&renewed) {
+        for (counter, renewed) in counters.iter().zip(&renewed) {
             let Ok(renewed) = renewed else { continue };
             let change = match *renewed {
                 Some(RenewedCheck { was_left, expires_in }) => {
@@ -177,6 +183,11 @@ struct ReservedCounter<'r> {
 }
 
 impl<'r> ReservedCounter<'r> {
+    /// Returns the counter of this name; `None` if no rule has it.
+    fn named(key: &'r str, set: &'r RuleSet) -> Option<Self> {
+        Some(Self { rule: set.rule_of_counter(key)?, key })
+    }
+
     fn check(&self, cost: u64) -> Check<'r> {
         Check::new(self.key, self.rule.limit_of(self.key), cost)
     }
@@ -204,23 +215,14 @@ impl<'r> ReservedCounter<'r> {
     }
 }
 
-fn status_of(result: Option<SettleResult>) -> SettledStatus {
-    let settled = match result.unwrap_or_else(|| Ok(SettledCheck::default())) {
+fn status_of(result: SettleResult) -> SettledStatus {
+    let SettledCheck { status, reserved, counted, refunded, .. } = match result {
         Ok(settled) => settled,
         Err(error) => return SettledStatus::Failed(error),
     };
-    let SettledCheck { status, reserved, counted, refunded, .. } = settled;
     match status {
         SettleStatus::Settled => SettledStatus::Settled { reserved, counted, refunded },
         SettleStatus::SettledBefore => SettledStatus::SettledBefore,
         SettleStatus::Unknown => SettledStatus::NotOutstanding,
-    }
-}
-
-impl Outstanding {
-    /// Returns the counters, in the order of their names; `None` where no rule has the counter.
-    fn counters<'r>(&'r self, set: &'r RuleSet) -> Vec<Option<ReservedCounter<'r>>> {
-        let counter = |key: &'r String| Some(ReservedCounter { rule: set.rule_of_counter(key)?, key });
-        self.keys.iter().map(counter).collect()
     }
 }
