@@ -126,6 +126,14 @@ impl LocalRateLimiterProvider {
         request: ReserveRequest<'_>,
     ) -> Result<ReserveResponse, TrypemaError> {
         let now = self.now();
+        for one in checks.iter() {
+            let shard = shard_of(shards, &one.location);
+            if shard.find(one.location.key.hash, &one.location.key.key).is_none() {
+                // Only before the first decision: a table that is forgotten after that could not be written as
+                // it was decided.
+                one.location.map.sweep(shard, now);
+            }
+        }
         for one in checks.iter_mut() {
             let shard = shard_of(shards, &one.location);
             one.state = decide_table(one.check, &one.location, shard, now, request.name);
@@ -361,7 +369,6 @@ fn decide_table(
             None => decide(table),
         };
     }
-    location.map.sweep(shard, now);
     if !location.map.try_reserve(shard, now) {
         return TableDecision::Full(usage(&ReservationTable::default()));
     }

@@ -2,6 +2,7 @@
 #![cfg(all(feature = "rules", feature = "redis-tokio"))]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
+mod bounded;
 mod faults;
 mod racing;
 mod rollback;
