@@ -140,7 +140,7 @@ impl<S: Strategy> StateMap<S> {
     pub(super) fn insert_reserved(&self, shard: &mut Shard<S>, key: &HashedKey<'_>, new: NewState<'_, S>) {
         let matters = S::fresh_from(&new.state) > new.now;
         match (self.is_sharing(), matters) {
-            (true, true) => shard.insert(&key.key, new.state, |key| self.hasher.hash(key)),
+            (true, true) => shard.insert(key, new.state, |key| self.hasher.hash(key)),
             (true, false) => self.count_removed(1),
             (false, true) => self.insert_or_share(shard, key, new),
             (false, false) => {}
@@ -159,7 +159,7 @@ impl<S: Strategy> StateMap<S> {
         let KeyCall { key, limit, now } = call;
         if self.bound.is_some() && self.make_room(shard, now) {
             let state = shard.start(limit, now);
-            shard.insert(&key.key, state, |key| self.hasher.hash(key));
+            shard.insert(key, state, |key| self.hasher.hash(key));
         }
     }
 
@@ -167,7 +167,7 @@ impl<S: Strategy> StateMap<S> {
     /// as the shared one otherwise.
     fn insert_or_share(&self, shard: &mut Shard<S>, key: &HashedKey<'_>, new: NewState<'_, S>) {
         if self.make_room(shard, new.now) {
-            shard.insert(&key.key, new.state, |key| self.hasher.hash(key));
+            shard.insert(key, new.state, |key| self.hasher.hash(key));
         } else if let Some(shared) = shard.shared(new.limit, new.now) {
             *shared = new.state;
         }
@@ -176,7 +176,7 @@ impl<S: Strategy> StateMap<S> {
     /// Keeps the state of a key that is not in `shard`, even if there is no room.
     pub(super) fn insert_always(&self, shard: &mut Shard<S>, key: &HashedKey<'_>, state: S::State) {
         self.len.fetch_add(usize::from(self.bound.is_some()), Ordering::Relaxed);
-        shard.insert(&key.key, state, |key| self.hasher.hash(key));
+        shard.insert(key, state, |key| self.hasher.hash(key));
     }
 
     pub(super) fn remove(&self, shard: &mut Shard<S>, key: &HashedKey<'_>) -> bool {

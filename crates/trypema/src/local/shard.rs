@@ -3,6 +3,7 @@
 use hashbrown::HashTable;
 
 use super::key::StoredKey;
+use super::map::HashedKey;
 use super::overflow::Overflow;
 use super::receipt::RefundedReceipts;
 use crate::clock::Timestamp;
@@ -97,9 +98,9 @@ impl<S: Strategy> Shard<S> {
         self.overflow.as_ref().map_or_else(S::State::default, |overflow| overflow.start_under_any_limit(now))
     }
 
-    pub(super) fn insert(&mut self, key: &[u8], state: S::State, hash: impl Fn(&[u8]) -> u64) {
-        let entry = StateEntry { key: StoredKey::new(key), state };
-        self.table.insert_unique(hash(key), entry, |entry| hash(entry.key.as_bytes()));
+    pub(super) fn insert(&mut self, key: &HashedKey<'_>, state: S::State, hash: impl Fn(&[u8]) -> u64) {
+        let entry = StateEntry { key: StoredKey::new(&key.key), state };
+        self.table.insert_unique(key.hash, entry, |entry| hash(entry.key.as_bytes()));
     }
 
     pub(super) fn remove(&mut self, hash: u64, key: &[u8]) -> bool {
