@@ -1,6 +1,8 @@
 //! A limiter of one strategy on the local provider, with every operation on its keys.
 
 mod postpaid;
+#[cfg(feature = "rules")]
+mod reservations;
 
 use std::sync::Arc;
 #[cfg(feature = "rules")]
@@ -93,12 +95,6 @@ impl<S: Strategy> LocalLimiter<S> {
             #[cfg(feature = "rules")]
             tables: OnceLock::new(),
         }
-    }
-
-    /// Returns the tables of reservations. They have the same bound on their number as the counters.
-    #[cfg(feature = "rules")]
-    pub(super) fn tables(&self) -> &StateMap<Concurrency> {
-        self.tables.get_or_init(|| StateMap::new(self.map.bound()))
     }
 
     /// Takes `cost` if all of it fits. A cost of 0 returns the usage and records nothing.
@@ -211,34 +207,6 @@ impl<S: Strategy> LocalLimiter<S> {
         DecisionWithReceipt { decision: S::decision(limit, outcome, DecisionTime::exactly(now)), receipt }
     }
 
-    /// Spends by any payment. The receipt is the time at which the units were recorded.
-    #[cfg(feature = "rules")]
-    pub(super) fn spend_recorded<'l>(
-        &self,
-        key: &str,
-        limit: &'l S::Limit,
-        spend: Spend,
-    ) -> DecisionWithReceipt<S::Decision<'l>, Timestamp> {
-        self.with_observer(
-            key,
-            spend.cost,
-            |spent: &DecisionWithReceipt<_, _>| S::core(&spent.decision),
-            || {
-                let key = &self.map.hash_key(key);
-                let shard = &mut *self.map.shard(key.hash);
-                let now = self.clock.now();
-                let call = spend.at(now);
-                let outcome = self.commit_exactly(shard, KeyCall { key, limit, now }, call);
-                let is_recorded = S::is_admitted(&outcome) && call.cost > 0;
-                let receipt = is_recorded.then(|| S::recorded_at(limit, &outcome, call));
-                DecisionWithReceipt {
-                    decision: S::decision(limit, outcome, DecisionTime::exactly(now)),
-                    receipt,
-                }
-            },
-        )
-    }
-
     /// Returns the receipt of a committed take, if it took anything.
     pub(super) fn receipt(shard: &mut Shard<S>, take: CommittedTake<'_, S>) -> Option<LocalReceipt> {
         let CommittedTake { key, limit, call, outcome } = take;
@@ -263,24 +231,6 @@ impl<S: Strategy> LocalLimiter<S> {
         }
         let refund = Refund { now, units: receipt.units, recorded: Some(receipt.recorded) };
         self.refund_in(shard, &key, limit, refund)
-    }
-
-    /// Refunds units that were recorded at `recorded`, as far as they still count. Returns their number.
-    #[cfg(feature = "rules")]
-    pub(super) fn refund_recorded(
-        &self,
-        key: &str,
-        limit: &S::Limit,
-        units: u64,
-        recorded: Timestamp,
-    ) -> u64 {
-        let key = self.map.hash_key(key);
-        let shard = &mut *self.map.shard(key.hash);
-        let now = self.clock.now();
-        if recorded.as_micros() + S::retention_us(limit) <= now.as_micros() {
-            return 0;
-        }
-        self.refund_in(shard, &key, limit, Refund { now, units, recorded: Some(recorded) })
     }
 
     /// Refunds up to `units`, the oldest first. Returns the number of units that still counted. Prefer
