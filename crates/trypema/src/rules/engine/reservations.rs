@@ -57,7 +57,7 @@ impl Engine {
     /// let options = ReserveOptions::new(Duration::from_secs(120))?;
     /// let ann = [("user", "ann")];
     ///
-    /// let reservation = engine.reserve(&Request::new(&ann).with_costs(&[("tokens", 800)]), &options).await?;
+    /// let mut reservation = engine.reserve(&Request::new(&ann).with_costs(&[("tokens", 800)]), &options).await?;
     /// assert!(reservation.is_allowed());
     /// let denied = engine.reserve(&Request::new(&ann).with_costs(&[("tokens", 800)]), &options).await?;
     /// assert!(!denied.is_allowed());
