@@ -1,9 +1,9 @@
 //! Reservations inside this process.
 //!
-//! A table of reservations stands beside each counter: in the map of the concurrency limiter for limits of
-//! that strategy, and for each other strategy in a map beside that of its counters. The shards of the tables are locked first, in the
-//! order of map and shard, and stay locked while the counters are locked and changed. So a reservation is at
-//! all of its counters or at none, and nobody can settle it in between.
+//! The counter of a concurrency limit is a table of reservations. For every other strategy, a map of tables
+//! stands beside the map of counters. The shards of the tables are locked first, in the order of map and
+//! shard, and stay locked while the counters are locked and changed. So a reservation is at all of its
+//! counters or at none, and nobody can settle it in between.
 
 use std::slice;
 use std::time::Duration;
