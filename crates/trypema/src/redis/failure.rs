@@ -42,7 +42,7 @@ pub enum RedisFailureKind {
     BadReply,
 }
 
-/// The error of a script that finds a state in a later format than its own (`script/time.lua`).
+/// The error of a script that finds a state in a later format than its own (`script/state.lua`).
 const NEWER_STATE: &str = "state was written by a newer version of trypema";
 
 impl RedisFailure {
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_newer_state_is_told_in_the_same_words_whatever_the_server_adds() {
-        assert!(include_str!("script/time.lua").contains(NEWER_STATE));
+        assert!(include_str!("script/state.lua").contains(NEWER_STATE));
         for reply in [
             format!("-ERR {NEWER_STATE} script: e0e1, on @user_script:31."),
             format!("-ERR Error running script (call to f_e0e1): @user_script:31: {NEWER_STATE}"),
