@@ -1,4 +1,4 @@
-//! `rl.local()`: the six strategies inside this process.
+//! `rl.local()`: the seven strategies inside this process.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! `rl.redis()`: the six strategies, shared through Redis.
+//! `rl.redis()`: the seven strategies, shared through Redis.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `rl.hybrid()`: the six strategies, shared through Redis and decided in this process.
+//! `rl.hybrid()`: the seven strategies, shared through Redis and decided in this process.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
