@@ -17,7 +17,8 @@ impl Engine {
         let Some(rule) = set.rule_of_counter(key) else { return Ok(None) };
         let provider = self.provider();
         let check = Check::new(key, rule.limit_of(key), 0);
-        let held = provider.holders(check, provider.deadline()).wait().await?;
+        let mut held = provider.holders(check, provider.deadline()).wait().await?;
+        held.sort_by_key(|held| std::cmp::Reverse(held.age));
         Ok(Some(held.iter().map(holder).collect()))
     }
 
