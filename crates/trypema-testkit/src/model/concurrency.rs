@@ -52,7 +52,7 @@ impl Held {
 /// Reservations with a name are not modelled here: nothing of them is visible to these calls but their units.
 #[derive(Debug, Clone, Default)]
 pub struct ConcurrencyModel {
-    /// The takes whose units are held, in their order.
+    /// The takes whose units are held, in the order in which they expire.
     taken: Vec<Held>,
 }
 
@@ -78,6 +78,7 @@ impl ConcurrencyModel {
                 held.expires = now + limit.hold();
             }
         }
+        self.taken.sort_by_key(|held| held.expires);
     }
 
     /// Forgets expired units for good, even if the clock goes back later.
@@ -115,6 +116,7 @@ impl Model for ConcurrencyModel {
         if is_allowed && units > 0 {
             self.forget_expired(now);
             self.taken.push(Held { units, recorded, expires: recorded + limit.hold() });
+            self.taken.sort_by_key(|held| held.expires);
         }
         let empty_from = self.empty_from(now);
         let wait = if is_allowed {
@@ -143,7 +145,7 @@ impl Model for ConcurrencyModel {
         nothing.remaining.min(ask.cost)
     }
 
-    /// Releases units that were recorded at the time of the receipt, or those that were taken first.
+    /// Releases units that were recorded at the time of the receipt, or those that expire first.
     fn refund(&mut self, _: &HoldLimit, refund: Refund) -> u64 {
         self.forget_expired(refund.now);
         let mut left = refund.units;

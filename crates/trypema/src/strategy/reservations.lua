@@ -2,8 +2,11 @@
 --   table    <B 'C'> <d units held> <d no entry expires earlier> <d every entry has expired by then>, then entries
 --   entry    <c16 id, zeros without a name> <c8 digest of the request> <d units> <d recorded at> <d expires at>
 --            <B 1 if settled>
--- The entries stay one string: most calls look at the head only, or at one entry.
+-- The entries are in the order in which they expire. They stay one string: most calls look at the head only, or at one
+-- entry.
 local HEAD_BYTES, ENTRY_BYTES, MAX_ENTRIES = 25, 49, 4096
+-- The bytes of an entry before its units, and before the time at which it expires.
+local BEFORE_UNITS, BEFORE_EXPIRY = 24, 40
 -- One hour.
 local LONGEST_HOLD = 3600000000
 local ANONYMOUS = string.rep('\0', 16)
@@ -49,46 +52,77 @@ local function packed(e)
   return struct.pack('<c16c8dddB', e.id, e.request, e.units, e.recorded, e.expires_at, e.is_settled and 1 or 0)
 end
 
--- Replaces the entries by those for which `change` returns an entry, and adds up what the head says of them.
+local function expiry_at(t, at)
+  return (struct.unpack('<d', t.entries, at + BEFORE_EXPIRY))
+end
+
+-- Sets what the head says of the times at which entries expire.
+local function read_expiries(t)
+  t.earliest, t.latest = 0, 0
+  if #t.entries == 0 then
+    t.held = 0
+  else
+    t.earliest, t.latest = expiry_at(t, 1), expiry_at(t, #t.entries - ENTRY_BYTES + 1)
+  end
+end
+
+-- Puts `text` in the place of the entry at `at`.
+local function replace_entry(t, at, text)
+  t.entries = t.entries:sub(1, at - 1) .. text .. t.entries:sub(at + ENTRY_BYTES)
+end
+
+-- Replaces the entries by those that `change` returns, which are in their order again.
 local function rebuild(t, change)
-  local kept = {}
-  t.held, t.earliest, t.latest = 0, 0, 0
+  local kept, held = {}, 0
   for at = 1, #t.entries, ENTRY_BYTES do
     local e = change(entry_at(t, at))
     if e then
-      kept[#kept + 1] = packed(e)
-      t.held = t.held + held_by(e)
-      t.earliest = #kept == 1 and e.expires_at or math.min(t.earliest, e.expires_at)
-      t.latest = math.max(t.latest, e.expires_at)
+      e.place = #kept
+      kept[#kept + 1] = e
+      held = held + held_by(e)
     end
   end
-  t.entries = table.concat(kept)
+  table.sort(kept, function(one, other)
+    if one.expires_at ~= other.expires_at then
+      return one.expires_at < other.expires_at
+    end
+    return one.place < other.place
+  end)
+  for i, e in ipairs(kept) do
+    kept[i] = packed(e)
+  end
+  t.entries, t.held = table.concat(kept), held
+  read_expiries(t)
+end
+
+-- Returns the units that are held at `now`, and where the entries begin that have not expired.
+local function live_at(t, now)
+  local held, at = t.held, 1
+  if now >= t.earliest then
+    while at <= #t.entries do
+      local units, _, expires_at, settled = struct.unpack('<dddB', t.entries, at + BEFORE_UNITS)
+      if now < expires_at then
+        break
+      end
+      held, at = held - (settled == 1 and 0 or units), at + ENTRY_BYTES
+    end
+  end
+  return held, at
 end
 
 -- Returns the units that are held at `now`, and whether another entry has room.
 local function held_at(t, now)
-  local count = #t.entries / ENTRY_BYTES
-  if now < t.earliest then
-    return t.held, count < MAX_ENTRIES
-  end
-  local held, live = 0, 0
-  for at = 1, #t.entries, ENTRY_BYTES do
-    local e = entry_at(t, at)
-    if now < e.expires_at then
-      held, live = held + held_by(e), live + 1
-    end
-  end
-  return held, live < MAX_ENTRIES
+  local held, at = live_at(t, now)
+  return held, #t.entries - at + 1 < MAX_ENTRIES * ENTRY_BYTES
 end
 
 -- Forgets the entries that have expired.
 local function forget_expired_entries(t, now)
-  if now < t.earliest or #t.entries == 0 then
-    return
+  local held, at = live_at(t, now)
+  if at > 1 then
+    t.entries, t.held = t.entries:sub(at), held
+    read_expiries(t)
   end
-  rebuild(t, function(e)
-    return now < e.expires_at and e or nil
-  end)
 end
 
 local function is_from_the_future(e, now, hold)
@@ -139,34 +173,54 @@ local function find_entry(t, id, now)
   end
 end
 
--- Returns the entry that the units of the new entry `new` join, if they do: see `insert` in reservations.rs.
-local function joined_by(t, new)
+-- Returns the entry that the units of the new entry `new` join, if they do: see `insert` in reservations.rs. `place` is
+-- where `new` goes otherwise.
+local function joined_by(t, new, place)
   if new.id ~= ANONYMOUS then
     return
   end
-  local is_full = #t.entries >= MAX_ENTRIES * ENTRY_BYTES
+  if #t.entries < MAX_ENTRIES * ENTRY_BYTES then
+    local e = place > 1 and entry_at(t, place - ENTRY_BYTES)
+    return e and e.id == ANONYMOUS and e.recorded == new.recorded and e.expires_at == new.expires_at and e or nil
+  end
   for at = #t.entries - ENTRY_BYTES + 1, 1, -ENTRY_BYTES do
     local e = entry_at(t, at)
-    if e.id == ANONYMOUS and (is_full or e.recorded == new.recorded and e.expires_at == new.expires_at) then
+    if e.id == ANONYMOUS then
       return e
-    elseif not is_full then
-      return
     end
   end
 end
 
+-- Returns the place of a new entry: after all that expire no later. Most expire last.
+local function place_of(t, e)
+  local first, behind = 0, #t.entries / ENTRY_BYTES
+  if t.latest <= e.expires_at then
+    first = behind
+  end
+  while first < behind do
+    local middle = math.floor((first + behind) / 2)
+    if expiry_at(t, middle * ENTRY_BYTES + 1) <= e.expires_at then
+      first = middle + 1
+    else
+      behind = middle
+    end
+  end
+  return first * ENTRY_BYTES + 1
+end
+
 -- Adds an entry. Units without a name join another one as `joined_by` says.
 local function insert_entry(t, e)
-  local joined = joined_by(t, e)
-  if joined then
-    joined.units, joined.expires_at = joined.units + e.units, math.max(joined.expires_at, e.expires_at)
-    t.entries = t.entries:sub(1, joined.at - 1) .. packed(joined) .. t.entries:sub(joined.at + ENTRY_BYTES)
-  else
-    t.entries = t.entries .. packed(e)
-  end
   t.held = t.held + held_by(e)
-  t.earliest = #t.entries == ENTRY_BYTES and e.expires_at or math.min(t.earliest, e.expires_at)
-  t.latest = math.max(t.latest, e.expires_at)
+  local place = place_of(t, e)
+  local joined = joined_by(t, e, place)
+  if joined then
+    replace_entry(t, joined.at, '')
+    joined.units, joined.expires_at = joined.units + e.units, math.max(joined.expires_at, e.expires_at)
+    e = joined
+    place = place_of(t, e)
+  end
+  t.entries = t.entries:sub(1, place - 1) .. packed(e) .. t.entries:sub(place)
+  read_expiries(t)
 end
 
 -- Returns the number of reservations with a name that are neither settled nor expired, and their entries.
@@ -189,22 +243,19 @@ local function settle_entry(t, e, units, is_undone)
     e.units, e.is_settled = units, true
     text = packed(e)
   end
-  t.entries = t.entries:sub(1, e.at - 1) .. text .. t.entries:sub(e.at + ENTRY_BYTES)
-  if #t.entries == 0 then
-    t.held, t.earliest, t.latest = 0, 0, 0
-  end
+  replace_entry(t, e.at, text)
+  read_expiries(t)
 end
 
-local function renew_entry(t, id, expires_at)
-  rebuild(t, function(e)
-    if e.id == id then
-      e.expires_at = expires_at
-    end
-    return e
-  end)
+-- Lets the reservation `e` expire at another time.
+local function renew_entry(t, e, expires_at)
+  replace_entry(t, e.at, '')
+  t.held, e.expires_at = t.held - held_by(e), expires_at
+  insert_entry(t, e)
 end
 
--- Gives back anonymous units that were recorded at `recorded`, or the oldest ones if that is negative. Returns their number.
+-- Gives back anonymous units that were recorded at `recorded`, or those that expire first if that is negative. Returns
+-- their number.
 local function release_anonymous(t, units, recorded, now)
   forget_expired_entries(t, now)
   local released = 0

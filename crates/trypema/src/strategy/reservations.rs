@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::clock::Timestamp;
 
 /// The most entries of a table: enough for thousands of requests in flight, and few enough that a script
-/// reads and writes the table in a fraction of a millisecond.
+/// reads and writes the table in about a millisecond.
 pub(crate) const MAX_ENTRIES: usize = 4_096;
 
 /// The longest time for which units are reserved without a renewal. A holder that dies keeps its units no
@@ -97,22 +97,20 @@ impl Entry {
 /// The reservations of one key.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReservationTable {
+    /// In the order in which they expire; of those that expire at the same time, in the order in which they
+    /// were made. So what has expired is at the front, however many entries follow.
     entries: Vec<Entry>,
     /// The sum of the units that the entries hold.
     held: u64,
-    /// No entry expires before this time.
-    earliest: Timestamp,
-    /// Every entry has expired at this time.
-    latest: Timestamp,
 }
 
 impl ReservationTable {
     /// Returns the units that are held at `now`.
     pub(crate) fn held(&self, now: Timestamp) -> u64 {
-        if now < self.earliest {
-            return self.held;
+        match self.expired(now) {
+            0 => self.held,
+            _ => sum_of_held(self.live(now)),
         }
-        self.live(now).map(Entry::held).fold(0, u64::saturating_add)
     }
 
     /// Whether nothing was reserved, or everything was released.
@@ -123,48 +121,56 @@ impl ReservationTable {
 
     /// Whether another entry has room at `now`.
     pub(crate) fn has_room(&self, now: Timestamp) -> bool {
-        self.entries.len() < MAX_ENTRIES || self.live(now).count() < MAX_ENTRIES
+        self.live(now).len() < MAX_ENTRIES
     }
 
     /// Returns the reservation with this id, unless it has expired.
     pub(crate) fn find(&self, id: ReservationId, now: Timestamp) -> Option<&Entry> {
-        self.live(now).find(|entry| entry.id == id)
+        self.live(now).iter().find(|entry| entry.id == id)
     }
 
-    /// Returns the reservations that are neither settled nor expired, in the order in which they were made.
+    /// Returns the reservations that are neither settled nor expired.
     pub(crate) fn holders(&self, now: Timestamp) -> impl Iterator<Item = &Entry> {
-        self.live(now).filter(|entry| !entry.is_settled && entry.id != ReservationId::ANONYMOUS)
+        self.live(now).iter().filter(|entry| !entry.is_settled && entry.id != ReservationId::ANONYMOUS)
     }
 
-    fn live(&self, now: Timestamp) -> impl Iterator<Item = &Entry> {
-        self.entries.iter().filter(move |entry| entry.is_live(now))
+    fn live(&self, now: Timestamp) -> &[Entry] {
+        &self.entries[self.expired(now)..]
+    }
+
+    /// Returns the number of entries that have expired.
+    fn expired(&self, now: Timestamp) -> usize {
+        match self.entries.first() {
+            Some(first) if !first.is_live(now) => self.entries.partition_point(|entry| !entry.is_live(now)),
+            _ => 0,
+        }
     }
 
     /// Returns the time at which every entry has expired.
     pub(crate) fn latest_expiry(&self) -> Timestamp {
-        self.latest
+        self.entries.last().map(|entry| entry.expires_at).unwrap_or_default()
     }
 
     /// Forgets the entries that have expired.
     pub(crate) fn forget_expired(&mut self, now: Timestamp) {
-        if now < self.earliest {
-            return;
+        let expired = self.expired(now);
+        if expired > 0 {
+            self.entries.drain(..expired);
+            self.held = sum_of_held(&self.entries);
         }
-        self.entries.retain(|entry| entry.is_live(now));
-        self.recompute();
     }
 
     /// Returns the time at which every entry has expired, if the clock stays at `now` or goes on from there.
     pub(crate) fn latest_expiry_at(&self, now: Timestamp, hold_us: u64) -> Timestamp {
         if !self.is_stepped_back(now, hold_us) {
-            return self.latest;
+            return self.latest_expiry();
         }
         self.entries.iter().map(|entry| entry.repaired_expiry(now, hold_us)).max().unwrap_or_default()
     }
 
     /// Whether an entry was made in the future: the clock went back by more than `hold_us`.
     pub(crate) fn is_stepped_back(&self, now: Timestamp, hold_us: u64) -> bool {
-        let may_be = self.latest.as_micros() > now.as_micros() + 2 * hold_us;
+        let may_be = self.latest_expiry().as_micros() > now.as_micros() + 2 * hold_us;
         may_be && self.entries.iter().any(|entry| entry.is_from_the_future(now, hold_us))
     }
 
@@ -173,50 +179,50 @@ impl ReservationTable {
         for entry in &mut self.entries {
             entry.expires_at = entry.repaired_expiry(now, hold_us);
         }
-        self.recompute();
+        self.entries.sort_by_key(|entry| entry.expires_at);
     }
 
-    /// Adds an entry. Units without a name join the last entry, if that was recorded and expires at the same
-    /// time: so callers at one time share an entry.
+    /// Adds an entry. Units without a name join the entry before them, if that was recorded and expires at the
+    /// same time: so callers at one time share an entry.
     ///
     /// A debit needs no room. In a full table, its units join the last units without a name, and all of them
     /// expire at the later time. So a table never has more than one entry too many.
-    pub(crate) fn insert(&mut self, entry: Entry) {
-        match self.joined_by(&entry) {
-            Some(joined) => {
-                joined.units += entry.units;
-                joined.expires_at = joined.expires_at.max(entry.expires_at);
-            }
-            None => {
-                if self.entries.capacity() == 0 {
-                    // Most keys have one holder at a time: the first entry takes no room for others.
-                    self.entries = Vec::with_capacity(1);
-                }
-                self.entries.push(entry);
-            }
-        }
+    pub(crate) fn insert(&mut self, mut entry: Entry) {
         self.held = self.held.saturating_add(entry.held());
-        self.earliest = match self.entries.len() {
-            1 => entry.expires_at,
-            _ => self.earliest.min(entry.expires_at),
-        };
-        self.latest = self.latest.max(entry.expires_at);
+        if let Some(index) = self.joined_by(&entry) {
+            let joined = self.entries.remove(index);
+            let expires_at = joined.expires_at.max(entry.expires_at);
+            entry = Entry { units: joined.units + entry.units, expires_at, ..joined };
+        }
+        if self.entries.capacity() == 0 {
+            // Most keys have one holder at a time: the first entry takes no room for others.
+            self.entries = Vec::with_capacity(1);
+        }
+        self.entries.insert(self.place_of(&entry), entry);
     }
 
-    /// Returns the entry that the units of a new one join, if they do.
-    fn joined_by(&mut self, new: &Entry) -> Option<&mut Entry> {
+    /// Returns the place of a new entry: after all that expire no later.
+    fn place_of(&self, entry: &Entry) -> usize {
+        match self.entries.last() {
+            Some(last) if last.expires_at > entry.expires_at => {
+                self.entries.partition_point(|other| other.expires_at <= entry.expires_at)
+            }
+            _ => self.entries.len(),
+        }
+    }
+
+    /// Returns the index of the entry that the units of a new one join, if they do.
+    fn joined_by(&self, new: &Entry) -> Option<usize> {
         if new.id != ReservationId::ANONYMOUS {
             return None;
         }
-        let is_full = self.entries.len() >= MAX_ENTRIES;
-        let is_last = |other: &Entry| (other.recorded, other.expires_at) == (new.recorded, new.expires_at);
-        let mut from_the_end = self.entries.iter_mut().rev();
-        match is_full {
-            true => from_the_end.find(|other| other.id == ReservationId::ANONYMOUS),
-            false => {
-                from_the_end.next().filter(|other| other.id == ReservationId::ANONYMOUS && is_last(other))
-            }
+        let is_anonymous = |entry: &Entry| entry.id == ReservationId::ANONYMOUS;
+        if self.entries.len() >= MAX_ENTRIES {
+            return self.entries.iter().rposition(is_anonymous);
         }
+        let before = self.place_of(new).checked_sub(1)?;
+        let other = self.entries.get(before).filter(|other| is_anonymous(other))?;
+        ((other.recorded, other.expires_at) == (new.recorded, new.expires_at)).then_some(before)
     }
 
     /// Ends a reservation, and remembers that `units` were really spent if the caller chose its id.
@@ -241,13 +247,14 @@ impl ReservationTable {
 
     /// Lets a reservation expire at another time.
     pub(crate) fn renew(&mut self, id: ReservationId, expires_at: Timestamp) {
-        if let Some(entry) = self.entries.iter_mut().find(|entry| entry.id == id) {
-            entry.expires_at = expires_at;
-            self.recompute();
+        if let Some(index) = self.entries.iter().position(|entry| entry.id == id) {
+            let renewed = Entry { expires_at, ..self.entries.remove(index) };
+            self.entries.insert(self.place_of(&renewed), renewed);
         }
     }
 
-    /// Gives back anonymous units that were recorded at `recorded`, or the oldest ones. Returns their number.
+    /// Gives back anonymous units that were recorded at `recorded`, or those that expire first. Returns their
+    /// number.
     pub(crate) fn release_anonymous(
         &mut self,
         mut units: u64,
@@ -266,7 +273,7 @@ impl ReservationTable {
             }
         }
         self.entries.retain(|entry| entry.id != ReservationId::ANONYMOUS || entry.units > 0);
-        self.recompute();
+        self.held = sum_of_held(&self.entries);
         released
     }
 
@@ -275,18 +282,15 @@ impl ReservationTable {
         let mut table = Self::default();
         let units = self.held(now);
         if units > 0 {
-            let (id, expires_at) = (ReservationId::ANONYMOUS, self.latest);
+            let (id, expires_at) = (ReservationId::ANONYMOUS, self.latest_expiry());
             table.insert(Entry { id, request: 0, units, recorded: now, expires_at, is_settled: false });
         }
         table
     }
+}
 
-    fn recompute(&mut self) {
-        let expiries = || self.entries.iter().map(|entry| entry.expires_at);
-        (self.earliest, self.latest) =
-            (expiries().min().unwrap_or_default(), expiries().max().unwrap_or_default());
-        self.held = self.entries.iter().map(Entry::held).fold(0, u64::saturating_add);
-    }
+fn sum_of_held(entries: &[Entry]) -> u64 {
+    entries.iter().map(Entry::held).fold(0, u64::saturating_add)
 }
 
 /// The length of an encoded entry.

@@ -100,8 +100,27 @@ local function write_table(key, entries, held, earliest, latest)
   call('SET', key, pack('<Bddd', 67, held, earliest, latest) .. entries, 'PX', time_to_live(latest, now))
 end
 
--- An entry begins with the id and the digest of the request, as `argument` has them.
-local NAME = 24
+-- An entry begins with the id and the digest of the request, as `argument` has them. So many bytes before its end is the time
+-- at which it expires.
+local NAME, AFTER_EXPIRY = 24, 9
+
+-- Returns the place of a new entry in a table whose last entry expires at `latest`: the entries are in the order in which
+-- they expire.
+local function place_in(text, latest, expires_at)
+  local first, behind = 0, (#text - HEAD) / ENTRY
+  if latest <= expires_at then
+    return #text + 1
+  end
+  while first < behind do
+    local middle = math.floor((first + behind) / 2)
+    if unpack('<d', text, HEAD + (middle + 1) * ENTRY + 1 - AFTER_EXPIRY) <= expires_at then
+      first = middle + 1
+    else
+      behind = middle
+    end
+  end
+  return HEAD + first * ENTRY + 1
+end
 
 -- Reserves at one counter in the usual case: the id is new, and there is room. Returns whether it did.
 local function hold_quickly(number, index, cost, ttl, from)
@@ -138,13 +157,14 @@ local function hold_quickly(number, index, cost, ttl, from)
   local expires_at = now + ttl
   if is_admitted then
     is_in_doubt, is_written = cost > 0 and number ~= CONCURRENCY, true
-    local entries = argument:sub(from, from + NAME - 1) .. pack('<dddB', cost, recorded or now, expires_at, 0)
-    if #text > HEAD then
-      entries, earliest = text:sub(HEAD + 1) .. entries, math.min(earliest, expires_at)
+    local entry = argument:sub(from, from + NAME - 1) .. pack('<dddB', cost, recorded or now, expires_at, 0)
+    if #text <= HEAD then
+      write_table(table_key, entry, cost, expires_at, expires_at)
     else
-      earliest = expires_at
+      local place = place_in(text, latest, expires_at)
+      local entries = text:sub(HEAD + 1, place - 1) .. entry .. text:sub(place)
+      write_table(table_key, entries, held + cost, math.min(earliest, expires_at), math.max(latest, expires_at))
     end
-    write_table(table_key, entries, held + cost, earliest, math.max(latest, expires_at))
     is_in_doubt = false
   end
   at = limit_at + bytes
@@ -188,6 +208,7 @@ local function settle_quickly(number, index, cost, from)
       kept = text:sub(place, place + NAME - 1) .. pack('<dddB', counted, recorded, expires_at, 1)
     end
     local entries = text:sub(HEAD + 1, place - 1) .. kept .. text:sub(place + ENTRY)
+    earliest, latest = unpack('<d', entries, ENTRY + 1 - AFTER_EXPIRY), unpack('<d', entries, #entries + 1 - AFTER_EXPIRY)
     write_table(table_key, entries, held - units, earliest, latest)
   end
   is_in_doubt, at = false, limit_at + bytes

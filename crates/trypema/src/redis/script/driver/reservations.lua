@@ -52,9 +52,9 @@ verbs[RENEW] = function(check, _, reply)
     reply[#reply + 1] = struct.pack('<I4dd', 1, 0, 0)
     return 0
   end
-  tables().renew(t, check.id, now + check.extra)
-  t.is_changed = true
   reply[#reply + 1] = struct.pack('<I4dd', 1, e.expires_at, now + check.extra)
+  tables().renew(t, e, now + check.extra)
+  t.is_changed = true
   return 1
 end
 verbs[HOLDERS] = function(check, _, reply)
