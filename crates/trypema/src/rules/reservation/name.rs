@@ -2,10 +2,6 @@
 //!
 //! The text needs no signature: whoever makes one up has to guess 128 bits, or the counters do not know it.
 
-use std::hash::{BuildHasher, RandomState};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
@@ -73,22 +69,8 @@ pub(super) fn name_of(chosen: Option<&str>, request: &Request<'_>) -> Reservatio
             let id = ReservationId::chosen(first_bytes(&digest));
             ReservationName { id, request: digest_of(request) }
         }
-        None => ReservationName { id: random_id(), request: 0 },
+        None => ReservationName { id: ReservationId::random(rand::random()), request: 0 },
     }
-}
-
-/// Returns 128 bits that nobody outside of this process can guess. The standard library keys its hashes with
-/// random numbers of the operating system, so a hash of a counter is as good as a random number.
-fn random_id() -> ReservationId {
-    static KEYS: OnceLock<[RandomState; 2]> = OnceLock::new();
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let keys = KEYS.get_or_init(|| [RandomState::new(), RandomState::new()]);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let mut bits = [0; 16];
-    for (half, key) in bits.chunks_exact_mut(8).zip(keys) {
-        half.copy_from_slice(&key.hash_one(count).to_le_bytes());
-    }
-    ReservationId::random(bits)
 }
 
 /// Returns a digest of the attributes and costs of a request. Their order does not matter.
