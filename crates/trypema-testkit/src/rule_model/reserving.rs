@@ -51,6 +51,8 @@ struct Counter {
     key: String,
     unit: String,
     limit: ModelLimit,
+    /// "Log-only rules and candidates" are settled and renewed along with the others, and are not listed.
+    is_shadow: bool,
 }
 
 /// The costs at which a reservation ends.
@@ -99,8 +101,12 @@ impl Reservations {
             None => (format!("number {}", self.made), false),
         };
         let digest = digest(sets);
-        // "`hold` caps `ttl`."
-        let ttl = asked.iter().filter_map(hold_of).fold(request.ttl(), Duration::min);
+        // "`hold` caps `ttl`", if the rule may deny the request.
+        let ttl = asked
+            .iter()
+            .filter(|asked| !asked.rule.is_shadow())
+            .filter_map(hold_of)
+            .fold(request.ttl(), Duration::min);
         let (is_refused, mut decided, mut fitting) = (is_refused(asked), Vec::new(), Vec::new());
         for asked in asked {
             let Asked { rule, part } = asked;
@@ -113,7 +119,7 @@ impl Reservations {
                 continue;
             }
             let unit = rule.unit.clone().unwrap_or_else(|| "requests".to_owned());
-            let counter = Counter { key: key.clone(), unit, limit: *limit };
+            let counter = Counter { key: key.clone(), unit, limit: *limit, is_shadow: rule.is_shadow() };
             let known = self.find(key, &id, at).map(|entry| (entry.request == digest, entry.expires_at));
             let CounterDecision { answer, wait } = match known {
                 Some((true, _)) => {
@@ -191,7 +197,7 @@ impl Reservations {
         settling: Settling<'_>,
     ) -> Settled {
         let Outstanding { id, counters } = outstanding;
-        let one = |Counter { key, unit, limit }: &Counter| {
+        let mut one = |Counter { key, unit, limit, .. }: &Counter| {
             let table = self.tables.entry(key.clone()).or_default();
             table.retain(|entry| at < entry.expires_at);
             let Some(index) = table.iter().position(|entry| entry.id == *id) else {
@@ -221,7 +227,8 @@ impl Reservations {
             }
             (key.clone(), SettledAnswer::Settled { reserved, counted: spent, refunded })
         };
-        counters.iter().map(one).collect()
+        let settled = counters.iter().map(|counter| (counter.is_shadow, one(counter)));
+        settled.filter(|(is_shadow, _)| !is_shadow).map(|(_, settled)| settled).collect()
     }
 
     pub(super) fn renew(
@@ -232,15 +239,16 @@ impl Reservations {
     ) -> Result<RenewedAnswer, String> {
         let Outstanding { id, counters } =
             self.named.get(name).ok_or("the text does not begin with `r1.`")?;
-        let ttl = counters.iter().filter_map(|counter| counter.limit.hold()).fold(ttl, Duration::min);
+        let enforced = || counters.iter().filter(|counter| !counter.is_shadow);
+        let ttl = enforced().filter_map(|counter| counter.limit.hold()).fold(ttl, Duration::min);
         // "A reservation that no rule applied to has nothing to lose."
-        let mut is_renewed = counters.is_empty();
+        let mut is_renewed = enforced().next().is_none();
         for counter in counters {
             let table = self.tables.entry(counter.key.clone()).or_default();
             let is_its = |entry: &&mut Entry| entry.id == *id && at < entry.expires_at && !entry.is_settled;
             if let Some(entry) = table.iter_mut().find(is_its) {
                 entry.expires_at = at + ttl;
-                is_renewed = true;
+                is_renewed |= !counter.is_shadow;
             }
         }
         Ok(RenewedAnswer(is_renewed.then_some(ttl)))

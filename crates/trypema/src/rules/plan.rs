@@ -116,22 +116,22 @@ impl Plan {
         self.checks(count, |rule| !rule.rule.is_shadow())
     }
 
-    /// Returns the shortest hold of the concurrency rules of the request.
+    /// Returns the shortest hold of the concurrency rules that may deny the request.
     pub(super) fn shortest_hold(&self) -> Option<Duration> {
         self.slots().map(|(_, limit)| limit.hold()).min()
     }
 
-    /// Returns the name of the counter of the first concurrency rule.
+    /// Returns the name of the counter of the first concurrency rule that may deny the request.
     pub(super) fn first_slot_key(&self) -> Option<String> {
         self.slots().next().map(|(key, _)| key.to_owned())
     }
 
-    /// Returns the counters of concurrency rules, with their limits.
+    /// Returns the counters of the concurrency rules that may deny the request, with their limits.
     fn slots(&self) -> impl Iterator<Item = (&str, &ConcurrencyLimit)> {
         self.verdict.outcomes.iter().enumerate().filter_map(|(index, outcome)| {
             let (rule, key) = (self.verdict.set.at(outcome.rule)?, self.verdict.key(index));
             match rule.limit_of(key) {
-                Limit::Concurrency(limit) => Some((key, limit)),
+                Limit::Concurrency(limit) if !rule.rule.is_shadow() => Some((key, limit)),
                 _ => None,
             }
         })

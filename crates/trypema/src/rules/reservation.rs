@@ -8,8 +8,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(super) use name::Outstanding;
 use name::name_of;
+pub(super) use name::{CounterName, Outstanding};
 #[cfg(feature = "tower")]
 pub(crate) use renewal::RenewingReservation;
 
@@ -85,9 +85,12 @@ impl ReserveOptions {
         Self { on_drop, ..self }
     }
 
-    /// Returns the same options for a caller that waits up to `patience` for a denied reservation to fit. The
-    /// waiters of a counter are served in the order of their arrival. A release in this process wakes the
-    /// first of them; releases in other processes are noticed within a second.
+    /// Returns the same options for a caller that waits up to `patience` while the request is denied. It is
+    /// denied at once if it is blocked, if its cost can never fit, or if a rule other than concurrency needs
+    /// longer than `patience`.
+    ///
+    /// The waiters of a counter are served in the order of their arrival. A release in this process wakes the
+    /// first of them, which notices releases in other processes within 1.25 s.
     #[must_use]
     pub fn waiting(self, patience: Duration) -> Self {
         Self { patience, ..self }
@@ -155,7 +158,7 @@ impl Reservation {
     }
 
     /// Returns the text by which any server of the same store can settle, release or renew the reservation.
-    /// `None` if the request was denied.
+    /// `None` if the request was denied, or if this value has been settled.
     pub fn text(&self) -> Option<String> {
         self.outstanding.as_ref().map(Outstanding::text)
     }
@@ -174,8 +177,8 @@ impl Reservation {
     /// taken, if they still count there. Units beyond the estimate are counted, even if they do not fit.
     ///
     /// A unit that `costs` does not name keeps its estimate. If several counters count the same unit, its cost
-    /// applies to each of them. Slots of concurrency rules are released. A denied or settled reservation has
-    /// nothing to settle.
+    /// applies to each of them. Slots of concurrency rules are released. A reservation that was denied, or that
+    /// has been settled by this value, has nothing to settle.
     ///
     /// A failure of the store is no `Err`: see [`Settlement::is_settled`]. After one, the call can be repeated. If
     /// the reservation is dropped instead, or if this call is cancelled, it is tried once more in the background,
@@ -212,7 +215,7 @@ impl Reservation {
         Ok(renewed)
     }
 
-    /// Returns the text of the reservation, which stays outstanding: somebody else will settle it.
+    /// Returns the text of the reservation, which stays outstanding so that another process can settle it.
     pub fn into_text(mut self) -> Option<String> {
         self.outstanding.take().map(|outstanding| outstanding.text())
     }
@@ -311,15 +314,20 @@ impl SettleCosts<'_> {
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Settlement {
-    /// The counters of the reservation.
+    /// The counters of the rules that could deny the request. Log-only rules and candidates are settled along
+    /// with them, and are not listed.
     pub rules: Vec<SettledRule>,
+    /// Whether there was a reservation: the request had not been denied, nor had the value been settled.
+    was_outstanding: bool,
 }
 
 impl Settlement {
     /// Whether this call settled the whole reservation: no counter failed, and no counter had settled it
-    /// before or did not know it. True for a reservation that no rule applied to.
+    /// before or did not know it. True for a reservation that no rule applied to; false if the request was
+    /// denied, or if this value has been settled before.
     pub fn is_complete(&self) -> bool {
-        self.rules.iter().all(|rule| matches!(rule.status, SettledStatus::Settled { .. }))
+        let is_settled = |rule: &SettledRule| matches!(rule.status, SettledStatus::Settled { .. });
+        self.was_outstanding && self.rules.iter().all(is_settled)
     }
 
     /// Whether this call settled the reservation at one counter at least, and no counter failed. Unlike
@@ -328,17 +336,21 @@ impl Settlement {
     pub fn is_settled(&self) -> bool {
         let is_failed = |rule: &SettledRule| matches!(rule.status, SettledStatus::Failed(_));
         let is_settled = |rule: &SettledRule| matches!(rule.status, SettledStatus::Settled { .. });
-        self.rules.is_empty() || (self.rules.iter().any(is_settled) && !self.rules.iter().any(is_failed))
+        let rules = &self.rules;
+        self.was_outstanding
+            && (rules.is_empty() || (rules.iter().any(is_settled) && !rules.iter().any(is_failed)))
     }
 }
 
 impl Outstanding {
-    /// Returns the settlement with these results, one for each counter, which get their names.
+    /// Returns the settlement with these results, one for each counter that could deny the request. They get
+    /// their names.
     pub(super) fn into_settlement(self, mut settled: Vec<SettledRule>) -> Settlement {
-        for (rule, key) in settled.iter_mut().zip(self.keys) {
-            rule.key = key;
+        let names = self.counters.into_iter().filter(|counter| !counter.is_shadow);
+        for (rule, name) in settled.iter_mut().zip(names) {
+            rule.key = name.key;
         }
-        Settlement { rules: settled }
+        Settlement { rules: settled, was_outstanding: true }
     }
 }
 

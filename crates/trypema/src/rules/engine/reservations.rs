@@ -18,7 +18,7 @@ use crate::reservation::{ReservationName, ReserveRequest, ReservedCheck};
 use crate::rules::plan::{Checks, Plan};
 use crate::rules::request::Request;
 use crate::rules::reservation::{
-    NewReservation, Outstanding, Reservation, ReserveOptions, SettleCosts, Settlement, valid_ttl,
+    CounterName, NewReservation, Outstanding, Reservation, ReserveOptions, SettleCosts, Settlement, valid_ttl,
 };
 use crate::strategy::Limit;
 use crate::strategy::reservations::ReservationId;
@@ -174,9 +174,13 @@ impl Engine {
             let shadow = ShadowRequest { name, ttl, deadline };
             self.reserve_candidates(&plan, shadow, &mut decisions, &mut parts).await;
         }
-        let keys = parts.parts.iter().map(|part| plan.verdict.key(part.outcome).to_owned()).collect();
-        let outstanding = Outstanding { id: name.id, keys };
-        if !is_allowed && !outstanding.keys.is_empty() {
+        let name_of = |(index, part): (usize, &ReservedPart)| CounterName {
+            key: plan.verdict.key(part.outcome).to_owned(),
+            is_shadow: index >= parts.enforced,
+        };
+        let outstanding =
+            Outstanding { id: name.id, counters: parts.parts.iter().enumerate().map(name_of).collect() };
+        if !is_allowed && !outstanding.counters.is_empty() {
             // Nobody will settle what log-only rules and candidates reserved. They count the request, as those
             // of a check do; slots are released.
             self.settle_counters(&outstanding, SettleCosts::Estimate, Report::Never).await;
@@ -185,9 +189,10 @@ impl Engine {
         plan.decide(&decisions.outcomes, &decisions.decisions);
         self.report(&plan.verdict);
         if is_allowed {
-            for (part, key) in parts.parts.iter().zip(&outstanding.keys).filter(|(part, _)| !part.is_known) {
+            let counters = parts.parts.iter().zip(&outstanding.counters);
+            for (part, counter) in counters.filter(|(part, _)| !part.is_known) {
                 let expires_in = part.expires_in;
-                self.report_reservation(key, ReservationChange::Reserved { expires_in });
+                self.report_reservation(&counter.key, ReservationChange::Reserved { expires_in });
             }
         }
         NewReservation {
@@ -310,8 +315,11 @@ impl<'e> ReleaseIfCancelled<'e> {
 impl Drop for ReleaseIfCancelled<'_> {
     fn drop(&mut self) {
         if let Some(PendingRelease { id, plan, spawner }) = self.pending.take() {
-            let keys = plan.all_checks().checks.iter().map(|check| check.key.to_owned()).collect();
-            let (engine, outstanding) = (Arc::clone(self.engine), Outstanding { id, keys });
+            let checks = plan.all_checks().checks;
+            let names =
+                checks.iter().map(|check| CounterName { key: check.key.to_owned(), is_shadow: false });
+            let (engine, outstanding) =
+                (Arc::clone(self.engine), Outstanding { id, counters: names.collect() });
             spawner.run(async move {
                 // The observer has not heard of the reservation. What cannot be released expires.
                 engine.settle_counters(&outstanding, SettleCosts::Nothing, Report::Never).await;

@@ -1,6 +1,6 @@
 //! The id of a reservation, and its text: the id and the names of its counters.
 //!
-//! The text needs no signature: whoever makes one up has to guess 128 bits, or the counters do not know it.
+//! The text needs no signature: a forged one would have to guess the 128 bits of the id, or no counter knows it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -17,20 +17,37 @@ const PREFIX: &str = "r1.";
 /// The longest text that is read: more than 64 counters with long names need.
 const MAX_TEXT_BYTES: usize = 64 * 1_024;
 
+/// The bit of a name's length that marks the counter of a shadow rule. No name is so long.
+const SHADOW: u16 = 1 << 15;
+
 /// A reservation that has not been settled: its id and the names of its counters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::rules) struct Outstanding {
     pub(in crate::rules) id: ReservationId,
-    pub(in crate::rules) keys: Vec<String>,
+    pub(in crate::rules) counters: Vec<CounterName>,
+}
+
+/// The name of a counter at which units are reserved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::rules) struct CounterName {
+    pub(in crate::rules) key: String,
+    /// Whether the rule could not deny the request. Its counter is settled and renewed like the others, but
+    /// callers do not hear of it.
+    pub(in crate::rules) is_shadow: bool,
 }
 
 impl Outstanding {
+    /// Whether a rule that could deny the request counts it.
+    pub(in crate::rules) fn is_enforced(&self) -> bool {
+        self.counters.iter().any(|counter| !counter.is_shadow)
+    }
+
     /// Returns the text, from which any server reads the reservation again.
     pub(in crate::rules) fn text(&self) -> String {
         let mut bytes = self.id.0.to_vec();
-        for key in &self.keys {
-            // The name of a counter is far shorter than 65,536 bytes.
-            bytes.extend_from_slice(&(key.len() as u16).to_le_bytes());
+        for CounterName { key, is_shadow } in &self.counters {
+            let mark = if *is_shadow { SHADOW } else { 0 };
+            bytes.extend_from_slice(&(key.len() as u16 | mark).to_le_bytes());
             bytes.extend_from_slice(key.as_bytes());
         }
         format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes))
@@ -48,16 +65,19 @@ impl Outstanding {
         if id == ReservationId::ANONYMOUS {
             return Err(invalid("the text is damaged"));
         }
-        let mut keys = Vec::new();
+        let mut counters = Vec::new();
         while !rest.is_empty() {
             let damaged = invalid("the text is damaged");
             let (length, after) = rest.split_first_chunk::<2>().ok_or(damaged.clone())?;
-            let length = usize::from(u16::from_le_bytes(*length));
-            let (key, after) = after.split_at_checked(length).ok_or(damaged.clone())?;
-            keys.push(String::from_utf8(key.to_vec()).map_err(|_| damaged)?);
+            let length = u16::from_le_bytes(*length);
+            let is_shadow = length & SHADOW != 0;
+            let (key, after) =
+                after.split_at_checked(usize::from(length & !SHADOW)).ok_or(damaged.clone())?;
+            let key = String::from_utf8(key.to_vec()).map_err(|_| damaged)?;
+            counters.push(CounterName { key, is_shadow });
             rest = after;
         }
-        Ok(Self { id, keys })
+        Ok(Self { id, counters })
     }
 }
 
@@ -109,8 +129,10 @@ mod tests {
 
     #[test]
     fn a_text_names_its_id_and_counters() {
-        let keys = ["all", "per-user|user=ann", "", "é|x=\u{0}"].map(str::to_owned).to_vec();
-        let made = Outstanding { id: ReservationId::random([7; 16]), keys };
+        let name = |(key, is_shadow): (&str, _)| CounterName { key: key.to_owned(), is_shadow };
+        let counters = [("all", false), ("per-user|user=ann", true), ("", true), ("é|x=\u{0}", false)];
+        let counters = counters.map(name).to_vec();
+        let made = Outstanding { id: ReservationId::random([7; 16]), counters };
         assert_eq!(Outstanding::read(&made.text()).unwrap(), made);
     }
 

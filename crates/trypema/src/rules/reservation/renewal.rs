@@ -56,7 +56,7 @@ impl Reservation {
     /// Renews the reservation for `ttl` in good time, again and again, until it is settled or dropped.
     pub(crate) fn renewing(mut self, ttl: Duration) -> RenewingReservation {
         debug_assert!(self.on_drop == OnDrop::Settle, "the only effect of dropping a renewing reservation");
-        let is_kept = |outstanding: &Outstanding| !outstanding.keys.is_empty();
+        let is_kept = |outstanding: &Outstanding| !outstanding.counters.is_empty();
         let state = RenewalState {
             outstanding: self.outstanding.take().filter(is_kept),
             scheduled: None,

@@ -15,7 +15,7 @@ use crate::reservation::{
 use crate::rules::engine::Engine;
 use crate::rules::request::{REQUESTS, Request};
 use crate::rules::reservation::{
-    FinalCosts, Outstanding, SettleCosts, SettledRule, SettledStatus, Settlement,
+    CounterName, FinalCosts, Outstanding, SettleCosts, SettledRule, SettledStatus, Settlement,
 };
 use crate::rules::set::{CompiledRule, RuleSet};
 use crate::strategy::Limit;
@@ -32,7 +32,8 @@ impl Engine {
         outstanding.into_settlement(settled)
     }
 
-    /// Settles a reservation at each of its counters. Returns a result for each of them, still without its name.
+    /// Settles a reservation at each of its counters. Returns a result for each of those that could deny the
+    /// request, still without its name.
     pub(in crate::rules) async fn settle_counters(
         &self,
         outstanding: &Outstanding,
@@ -40,10 +41,10 @@ impl Engine {
         report: Report,
     ) -> Vec<SettledRule> {
         let set = self.set.load_full();
-        let mut settlements: Vec<SettleRequest<'_>> = Vec::with_capacity(outstanding.keys.len());
-        let mut settled = Vec::with_capacity(outstanding.keys.len());
-        for key in &outstanding.keys {
-            let Some(counter) = ReservedCounter::named(key, &set) else {
+        let mut settlements: Vec<SettleRequest<'_>> = Vec::with_capacity(outstanding.counters.len());
+        let mut settled = Vec::with_capacity(outstanding.counters.len());
+        for name in &outstanding.counters {
+            let Some(counter) = ReservedCounter::named(name, &set) else {
                 settled.push(SettledRule::unnamed(Cow::Borrowed(""), SettledStatus::RuleRemoved));
                 continue;
             };
@@ -64,6 +65,8 @@ impl Engine {
         for (settled, result) in settled.iter_mut().filter(has_rule).zip(results) {
             settled.status = status_of(result);
         }
+        let mut names = outstanding.counters.iter();
+        settled.retain(|_| names.next().is_some_and(|name| !name.is_shadow));
         settled
     }
 
@@ -93,20 +96,16 @@ impl Engine {
     }
 
     /// Renews a reservation at each of its counters. Returns the time after which it expires; `None` if no
-    /// counter knows it any more.
+    /// counter that could deny the request knows it any more.
     pub(in crate::rules) async fn renew_at(
         &self,
         outstanding: &Outstanding,
         ttl: Duration,
     ) -> Result<Option<Duration>, TrypemaError> {
-        if outstanding.keys.is_empty() {
-            // No rule applied to the request, so it has nothing to lose.
-            return Ok(Some(ttl));
-        }
         let set = self.set.load_full();
-        let counters = outstanding.keys.iter().filter_map(|key| ReservedCounter::named(key, &set));
+        let counters = outstanding.counters.iter().filter_map(|name| ReservedCounter::named(name, &set));
         let counters: Vec<ReservedCounter<'_>> = counters.collect();
-        let holds = counters.iter().filter_map(|counter| counter.hold());
+        let holds = counters.iter().filter(|counter| !counter.is_shadow).filter_map(ReservedCounter::hold);
         let ttl = holds.min().map_or(ttl, |hold| hold.min(ttl));
         let renewals: Vec<RenewRequest<'_>> = counters
             .iter()
@@ -124,7 +123,13 @@ impl Engine {
             };
             self.report_reservation(counter.key, change);
         }
-        let renewed: Vec<Option<RenewedCheck>> = renewed.into_iter().collect::<Result<_, _>>()?;
+        if !outstanding.is_enforced() {
+            // No rule could deny the request, so it has nothing to lose.
+            return Ok(Some(ttl));
+        }
+        let enforced = counters.iter().zip(renewed).filter(|(counter, _)| !counter.is_shadow);
+        let renewed: Vec<Option<RenewedCheck>> =
+            enforced.map(|(_, renewed)| renewed).collect::<Result<_, _>>()?;
         Ok(renewed.into_iter().flatten().map(|renewed| renewed.expires_in).min())
     }
 
@@ -180,12 +185,13 @@ impl Spawner {
 struct ReservedCounter<'r> {
     rule: &'r CompiledRule,
     key: &'r str,
+    is_shadow: bool,
 }
 
 impl<'r> ReservedCounter<'r> {
     /// Returns the counter of this name; `None` if no rule has it.
-    fn named(key: &'r str, set: &'r RuleSet) -> Option<Self> {
-        Some(Self { rule: set.rule_of_counter(key)?, key })
+    fn named(CounterName { key, is_shadow }: &'r CounterName, set: &'r RuleSet) -> Option<Self> {
+        Some(Self { rule: set.rule_of_counter(key)?, key, is_shadow: *is_shadow })
     }
 
     fn check(&self, cost: u64) -> Check<'r> {

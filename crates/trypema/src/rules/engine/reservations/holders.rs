@@ -6,7 +6,7 @@ use crate::check::Check;
 use crate::error::TrypemaError;
 use crate::reservation::HeldReservation;
 use crate::rules::engine::Engine;
-use crate::rules::reservation::{Holder, Outstanding, SettleCosts, SettledStatus};
+use crate::rules::reservation::{CounterName, Holder, Outstanding, SettleCosts, SettledStatus};
 use crate::strategy::reservations::ReservationId;
 
 impl Engine {
@@ -37,7 +37,7 @@ impl Engine {
         let Some(HeldReservation { id, .. }) = held.iter().find(is_named).copied() else {
             return Ok(Some(false));
         };
-        let one = Outstanding { id, keys: vec![key.to_owned()] };
+        let one = Outstanding { id, counters: vec![CounterName { key: key.to_owned(), is_shadow: false }] };
         let settlement = self.settle_at(one, SettleCosts::Nothing).await;
         match settlement.rules.into_iter().next().map(|rule| rule.status) {
             Some(SettledStatus::Failed(error)) => Err(error),
