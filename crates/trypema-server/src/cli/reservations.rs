@@ -132,7 +132,11 @@ fn finish(
 fn reserved(response: &Value) -> String {
     let mut lines = report(response);
     if let Some(reservation) = response["reservation"].as_str() {
-        let again = if response["repeated"] == json!(true) { "was reserved before; " } else { "" };
+        let again = match (&response["repeated"], &response["ended"]) {
+            (_, Value::Bool(true)) => "was reserved before, and settled or released: it holds nothing; ",
+            (Value::Bool(true), _) => "was reserved before; ",
+            _ => "",
+        };
         lines += &format!("{again}expires in {} ms\n{reservation}\n", response["expires_in_ms"]);
     }
     lines

@@ -74,6 +74,7 @@ impl RuleSubject for OverHttp {
                 let reserved = told["expires_in_ms"].as_u64().map(|milliseconds| ReservedAnswer {
                     expires_in: Duration::from_millis(milliseconds),
                     is_repeated: told["repeated"].as_bool().unwrap(),
+                    is_ended: told["ended"].as_bool().unwrap_or_default(),
                 });
                 StepAnswer::Reserved(ReserveAnswer { verdict: answer_of(&reply), reserved })
             }

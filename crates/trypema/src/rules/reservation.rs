@@ -129,6 +129,7 @@ pub struct Reservation {
     unfinished: Option<FinalCosts>,
     expires_in: Duration,
     is_repeated: bool,
+    is_ended: bool,
     on_drop: OnDrop,
     spawner: Spawner,
 }
@@ -139,12 +140,23 @@ pub(super) struct NewReservation {
     pub(super) outstanding: Option<Outstanding>,
     pub(super) expires_in: Duration,
     pub(super) is_repeated: bool,
+    pub(super) is_ended: bool,
 }
 
 impl Reservation {
     pub(super) fn new(engine: Arc<Engine>, new: NewReservation, on_drop: OnDrop, spawner: Spawner) -> Self {
-        let NewReservation { verdict, outstanding, expires_in, is_repeated } = new;
-        Self { engine, verdict, outstanding, unfinished: None, expires_in, is_repeated, on_drop, spawner }
+        let NewReservation { verdict, outstanding, expires_in, is_repeated, is_ended } = new;
+        Self {
+            engine,
+            verdict,
+            outstanding,
+            unfinished: None,
+            expires_in,
+            is_repeated,
+            is_ended,
+            on_drop,
+            spawner,
+        }
     }
 
     /// Returns the verdict on the request.
@@ -171,6 +183,12 @@ impl Reservation {
     /// Whether an earlier request with the same id made this reservation. Nothing was spent again.
     pub fn is_repeated(&self) -> bool {
         self.is_repeated
+    }
+
+    /// Whether the reservation of an earlier request with the same id has been settled or released. The request
+    /// is allowed, because it has been counted, but it holds no slot and no units: use a new id for new work.
+    pub fn is_ended(&self) -> bool {
+        self.is_ended
     }
 
     /// Settles the reservation at what the request really cost. Unspent units are refunded where they were
@@ -200,13 +218,15 @@ impl Reservation {
         let Some(ended) = &*outstanding else { return Settlement::default() };
         let settled = engine.settle_counters(ended, costs, Report::Observer).await;
         if settled.iter().any(|counter| matches!(counter.status, SettledStatus::Failed(_))) {
+            // Also if only the counter of a shadow rule failed: dropping the reservation tries again.
             return ended.clone().into_settlement(settled);
         }
         outstanding.take().map(|ended| ended.into_settlement(settled)).unwrap_or_default()
     }
 
     /// Lets the reservation last for `ttl` from now on. Returns the time after which it expires: `ttl`, or the
-    /// `hold` of one of its concurrency rules if that is shorter. `None` if it is no longer outstanding.
+    /// `hold` of one of its concurrency rules if that is shorter. `None` if it is no longer outstanding, or if
+    /// one of its slots is lost.
     pub async fn renew(&mut self, ttl: Duration) -> Result<Option<Duration>, TrypemaError> {
         valid_ttl(ttl)?;
         let Some(outstanding) = &self.outstanding else { return Ok(None) };
@@ -343,14 +363,12 @@ impl Settlement {
 }
 
 impl Outstanding {
-    /// Returns the settlement with these results, one for each counter that could deny the request. They get
-    /// their names.
-    pub(super) fn into_settlement(self, mut settled: Vec<SettledRule>) -> Settlement {
-        let names = self.counters.into_iter().filter(|counter| !counter.is_shadow);
-        for (rule, name) in settled.iter_mut().zip(names) {
-            rule.key = name.key;
-        }
-        Settlement { rules: settled, was_outstanding: true }
+    /// Returns the settlement with these results, one for each counter. Those of rules that can deny requests
+    /// get their names; the others are left out.
+    pub(super) fn into_settlement(self, settled: Vec<SettledRule>) -> Settlement {
+        let named = settled.into_iter().zip(self.counters).filter(|(rule, _)| !rule.is_shadow);
+        let rules = named.map(|(rule, name)| SettledRule { key: name.key, ..rule }).collect();
+        Settlement { rules, was_outstanding: true }
     }
 }
 
@@ -364,12 +382,19 @@ pub struct SettledRule {
     pub unit: Cow<'static, str>,
     /// The result.
     pub status: SettledStatus,
+    /// Whether the rule cannot deny requests.
+    pub(super) is_shadow: bool,
 }
 
 impl SettledRule {
-    /// Returns the result at a counter whose name is added later.
-    pub(super) fn unnamed(unit: Cow<'static, str>, status: SettledStatus) -> Self {
-        Self { key: String::new(), unit, status }
+    /// Returns the result at a counter that has not been asked yet, and whose name is added later.
+    pub(super) fn unnamed(unit: Cow<'static, str>, is_shadow: bool) -> Self {
+        Self { key: String::new(), unit, status: SettledStatus::NotOutstanding, is_shadow }
+    }
+
+    /// Returns the result at a counter whose rule is gone.
+    pub(super) fn removed(is_shadow: bool) -> Self {
+        Self { status: SettledStatus::RuleRemoved, ..Self::unnamed(Cow::Borrowed(""), is_shadow) }
     }
 
     /// Returns the id of the rule.
