@@ -109,8 +109,15 @@ CALL_TYPES_WITHOUT_OUTPUT = {
         video_retrieve video_status
     """.split()
 }
-# LiteLLM chooses the ids of these calls after the hook, unless the request has one.
-CALL_TYPES_WITHOUT_ID = {"aspeech", "image_generation", "moderation", "rerank", "transcription"}
+# LiteLLM chooses the ids of these calls after the hook: of chats for MCP servers, and of old routes.
+CALL_TYPES_WITHOUT_ID = {
+    "acompletion",
+    "aspeech",
+    "image_generation",
+    "moderation",
+    "rerank",
+    "transcription",
+}
 OUTPUT_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens", "maxTokens")
 # Objects of Google's and Amazon's requests that have such limits.
 OUTPUT_CONFIGS = ("generationConfig", "generation_config", "inferenceConfig")
@@ -184,7 +191,7 @@ class TrypemaRefused(Exception):
         if status in (401, 403, 429):
             self.advice = "set TRYPEMA_CALLER_TOKEN or TRYPEMA_CALLER_TOKEN_FILE to the server's caller_token"
         else:
-            self.advice = "TRYPEMA_URL must name its check listener, and its rules must declare the unit tokens"
+            self.advice = "TRYPEMA_URL must name its check listener, and the rules have to declare `tokens`"
 
 
 class TrypemaClient:
@@ -252,6 +259,8 @@ class Call:
     # What a stream has sent so far, or None if the response is not a stream.
     chunks: list[Any] | None = None
     timeouts: int = 0
+    # Whether a hook has seen that a model was asked.
+    was_asked: bool = False
     failed: bool = False
     from_cache: bool = False
     end_was_sent: bool = False
@@ -260,10 +269,6 @@ class Call:
     # Set when the request has ended, or another reservation replaces this one.
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     watcher: asyncio.Task[None] | None = None
-
-    def is_unused(self) -> bool:
-        """Whether no hook has seen that a model was asked."""
-        return self.used is None and self.chunks is None and not (self.timeouts or self.from_cache)
 
     def note_usage(self, used: int | None) -> None:
         if used is not None:
@@ -348,7 +353,7 @@ class TrypemaHook(CustomLogger):
                 return
             # LiteLLM falls back to another model, because another hook has denied this one. A session of
             # MCP calls several tools in one task.
-            if earlier.call_type == call_type != "call_mcp_tool" and earlier.is_unused():
+            if earlier.call_type == call_type != "call_mcp_tool" and not earlier.was_asked:
                 await self._release_unused(earlier)
         body = body_of(data, call_type)
         prompt_tokens = attempt_tokens = await asyncio.to_thread(count_prompt, body, call_type)
@@ -388,15 +393,16 @@ class TrypemaHook(CustomLogger):
     ) -> None:
         # A guardrail may still reject this response, but its tokens are used.
         if call := call_of(request_data):
+            call.was_asked = True
             call.note_usage(usage_of(response))
 
     async def async_post_call_failure_deployment_hook(
         self, request_data: Mapping[str, Any], exception: Exception, call_type: Any
     ) -> None:
         # Runs for every attempt.
-        call = call_of(request_data)
-        if call is not None and is_timeout(exception):
-            call.timeouts += 1
+        if call := call_of(request_data):
+            call.was_asked = True
+            call.timeouts += is_timeout(exception)
 
     async def async_post_call_success_hook(
         self, data: dict[str, Any], user_api_key_dict: UserAPIKeyAuth, response: Any
@@ -409,6 +415,7 @@ class TrypemaHook(CustomLogger):
     ) -> AsyncGenerator[Any, None]:
         call = call_of(request_data)
         if call is not None and call.chunks is None:
+            call.was_asked = True
             call.chunks = []
         try:
             async for chunk in response:
@@ -425,6 +432,7 @@ class TrypemaHook(CustomLogger):
         self, kwargs: dict[str, Any], response_obj: Any, start_time: Any, end_time: Any
     ) -> None:
         if call := call_of(kwargs):
+            call.was_asked = True
             call.from_cache = bool(kwargs.get("cache_hit"))
             call.note_usage(usage_of(response_obj))
             call.reported.set()
@@ -523,9 +531,9 @@ class TrypemaHook(CustomLogger):
             else:
                 await self._end(call, "settle", {"costs": {"tokens": tokens}}, pauses)
         except (TrypemaUnavailable, TrypemaRefused) as error:
-            logger.warning("call %s could not be settled; its estimate stays counted: %s", call.call_id, error)
+            logger.warning("could not settle call %s; its estimate stays counted: %s", call.call_id, error)
         except Exception:
-            logger.exception("call %s could not be settled; its estimate stays counted", call.call_id)
+            logger.exception("could not settle call %s; its estimate stays counted", call.call_id)
 
     async def _renew_while_running(self, call: Call) -> None:
         body = {"reservation": call.reservation, "ttl": f"{self._settings.reservation_seconds}s"}
