@@ -4,6 +4,8 @@
 mod changes;
 #[path = "cli/tables.rs"]
 mod tables;
+#[path = "cli/upgrades.rs"]
+mod upgrades;
 
 use std::fs;
 use std::io;
