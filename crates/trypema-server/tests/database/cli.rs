@@ -2,6 +2,8 @@
 
 #[path = "cli/changes.rs"]
 mod changes;
+#[path = "cli/locks.rs"]
+mod locks;
 #[path = "cli/tables.rs"]
 mod tables;
 #[path = "cli/upgrades.rs"]
