@@ -21,10 +21,15 @@ CREATE TABLE rate_limit_units (
 -- further rights after this migration, whoever runs it.
 DO $$
 DECLARE
+    owner   regrole := (SELECT relowner FROM pg_class WHERE oid = 'rate_limit_lists'::regclass);
     granted record;
 BEGIN
-    EXECUTE format('ALTER TABLE rate_limit_units OWNER TO %s',
-        (SELECT relowner::regrole FROM pg_class WHERE oid = 'rate_limit_lists'::regclass));
+    BEGIN
+        EXECUTE format('ALTER TABLE rate_limit_units OWNER TO %s', owner);
+    EXCEPTION WHEN insufficient_privilege THEN
+        -- It lacks CREATE on the schema, and the role that migrates is no superuser. It gets an owner's rights instead.
+        EXECUTE format('GRANT ALL ON rate_limit_units TO %s WITH GRANT OPTION', owner);
+    END;
     FOR granted IN
         SELECT acl.privilege_type AS privilege,
                CASE acl.grantee WHEN 0 THEN 'PUBLIC' ELSE acl.grantee::regrole::text END AS grantee,
@@ -420,3 +425,21 @@ CREATE TRIGGER lock BEFORE INSERT OR UPDATE OR DELETE ON rate_limit_units FOR EA
 CREATE TRIGGER stamp BEFORE INSERT OR UPDATE ON rate_limit_units FOR EACH ROW EXECUTE FUNCTION trypema_stamp();
 CREATE TRIGGER record AFTER INSERT OR UPDATE OR DELETE ON rate_limit_units FOR EACH ROW EXECUTE FUNCTION trypema_record('unit');
 CREATE TRIGGER no_truncate BEFORE TRUNCATE ON rate_limit_units EXECUTE FUNCTION trypema_refuse_truncate();
+
+-- Only the owner of a function can replace it, as the next migration may do. So functions, too, belong to the owner of the lists,
+-- unless it lacks CREATE on the schema.
+DO $$
+DECLARE
+    owner regrole := (SELECT relowner FROM pg_class WHERE oid = 'rate_limit_lists'::regclass);
+    given regprocedure;
+BEGIN
+    FOR given IN
+        SELECT oid FROM pg_proc
+        WHERE pronamespace = current_schema()::regnamespace AND proname LIKE 'trypema\_%' AND proowner <> owner
+    LOOP
+        EXECUTE format('ALTER FUNCTION %s OWNER TO %s', given, owner);
+    END LOOP;
+EXCEPTION WHEN insufficient_privilege THEN
+    NULL;
+END
+$$;

@@ -245,9 +245,38 @@ fn tables_keep_their_owner_if_another_role_migrates_them() {
     assert_eq!(made.out, "migrations applied: units_and_conditions, concurrency\n", "{made:?}");
     let owners = "SELECT DISTINCT tableowner FROM pg_tables WHERE tablename LIKE 'rate_limit_%'";
     assert_eq!(database.sql(owners).unwrap(), "trypema");
+    let owners = "SELECT DISTINCT proowner::regrole FROM pg_proc WHERE proname LIKE 'trypema%'";
+    assert_eq!(database.sql(owners).unwrap(), "trypema", "the next migration replaces functions");
 
     let service = Service::start(&["--database-url", &database.url()]);
     let counting = json!({"units": ["tokens"], "rules": [{"id": "all", "scope": "global", "unit": "tokens",
         "strategy": {"fixed_window": {"limit": 1, "window": "1h"}}}]});
     done(&service, "PUT", "/v1/ruleset", &counting);
+}
+
+/// A role that may create tables migrates those of the servers' role, which may not (the default since
+/// PostgreSQL 15).
+#[test]
+fn an_owner_that_may_not_create_tables_gets_the_rights_on_the_new_one() {
+    let database = database_after(4);
+    database
+        .sql(
+            "ALTER SCHEMA public OWNER TO postgres;
+             CREATE ROLE deployer LOGIN PASSWORD 'd3ploy' IN ROLE trypema;
+             GRANT USAGE ON SCHEMA public TO PUBLIC;
+             GRANT CREATE ON SCHEMA public TO deployer;",
+        )
+        .unwrap();
+    let deployer = format!("postgres://deployer:d3ploy@{}/trypema", database.addr());
+    let made = ran(&["rules", "migrate", "--database-url", &deployer]);
+    assert_eq!(made.out, "migrations applied: units_and_conditions, concurrency\n", "{made:?}");
+    let owner = "SELECT tableowner FROM pg_tables WHERE tablename = 'rate_limit_units'";
+    assert_eq!(database.sql(owner).unwrap(), "deployer");
+
+    let service = Service::start(&["--database-url", &database.url()]);
+    let counting = json!({"units": ["tokens"], "rules": [{"id": "all", "scope": "global", "unit": "tokens",
+        "strategy": {"fixed_window": {"limit": 1, "window": "1h"}}}]});
+    done(&service, "PUT", "/v1/ruleset", &counting);
+    done(&service, "POST", "/v1/ruleset/revert", &json!({"to": 4}));
+    database.sql("SET ROLE trypema; GRANT SELECT ON rate_limit_units TO pg_monitor").unwrap();
 }
