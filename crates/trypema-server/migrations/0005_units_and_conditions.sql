@@ -149,6 +149,9 @@ DECLARE
     path     text;
     segments text[] := '{}';
 BEGIN
+    IF value IS NULL THEN
+        RETURN NULL;
+    END IF;
     FOREACH segment IN ARRAY regexp_split_to_array(substring(value FROM '^[^?#]*'), '/|%2[fF]') LOOP
         IF strpos(segment, '%') > 0 THEN
             BEGIN
@@ -189,7 +192,11 @@ ALTER TABLE rate_limit_overrides
     ADD COLUMN per text,
     ADD COLUMN zone text,
     ADD COLUMN starts text,
-    DROP CONSTRAINT limit_count_and_window_seconds_are_allowed;
+    DROP CONSTRAINT limit_count_and_window_seconds_are_allowed,
+    -- A value that is no text is refused by key_is_an_object_of_texts.
+    DROP CONSTRAINT endpoint_of_key_is_text,
+    ADD CONSTRAINT endpoint_of_key_is_text CHECK (
+        jsonb_typeof(key -> 'endpoint') <> 'string' OR trypema_path(key ->> 'endpoint') IS NOT NULL);
 
 -- A server of an earlier version does not know the columns unit, postpaid and conditions, and would apply the rule to every
 -- request. It reads every number of a row, and refuses the row because this one exceeds its range. (Without window_seconds,
