@@ -113,6 +113,10 @@ $$;
 
 -- Calendars --------------------------------------------------------------------------------------------------------------
 
+-- A text as an error repeats it.
+CREATE FUNCTION trypema_quoted(value text) RETURNS text LANGUAGE sql IMMUTABLE
+RETURN to_json(left(value, 255))::text;
+
 -- Lists what is wrong with a calendar. Of a zone only the form is checked: servers have their own list of names.
 CREATE FUNCTION trypema_wrong_calendar(per text, zone text, starts text) RETURNS text[] LANGUAGE plpgsql IMMUTABLE
 SET search_path FROM CURRENT AS $$
@@ -121,10 +125,10 @@ DECLARE
     need  text;
 BEGIN
     IF per NOT IN ('day', 'week', 'month') THEN
-        wrong := wrong || trypema_wrong('per', per, 'it needs day, week or month');
+        wrong := wrong || trypema_wrong('per', trypema_quoted(per), 'it needs day, week or month');
     END IF;
     IF char_length(zone) > 64 OR zone !~ '^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$' THEN
-        wrong := wrong || trypema_wrong('zone', zone, 'it needs an IANA name such as Europe/Berlin');
+        wrong := wrong || trypema_wrong('zone', trypema_quoted(zone), 'it needs an IANA name such as Europe/Berlin');
     END IF;
     need := CASE
         WHEN per = 'day' AND starts !~ '^([01][0-9]|2[0-3]):[0-5][0-9]$' THEN 'a time from 00:00 to 23:59'
@@ -133,7 +137,7 @@ BEGIN
         WHEN per = 'month' AND starts !~ '^([1-9]|1[0-9]|2[0-8])$' THEN 'a day from 1 to 28, which every month has'
     END;
     IF need IS NOT NULL THEN
-        wrong := wrong || trypema_wrong('starts', starts, format('per %s needs %s', per, need));
+        wrong := wrong || trypema_wrong('starts', trypema_quoted(starts), format('per %s needs %s', per, need));
     END IF;
     RETURN wrong;
 END
@@ -275,7 +279,7 @@ BEGIN
             FOR bucket, place IN SELECT * FROM jsonb_array_elements(NEW.limits) WITH ORDINALITY LOOP
                 IF NOT trypema_are_buckets(jsonb_build_array(bucket)) THEN
                     wrong := wrong || format('limits[%s] is %s, but needs limit_count, window_seconds and at most burst_limit, '
-                        'each a number that token_bucket allows', place - 1, bucket);
+                        'each a number that token_bucket allows', place - 1, left(bucket::text, 255));
                 END IF;
             END LOOP;
         END IF;
@@ -303,7 +307,7 @@ BEGIN
         wrong := wrong || trypema_wrong('hard_limit_factor', NEW.hard_limit_factor::text, 'it needs 1 to 1000000');
     END IF;
     IF NEW.algorithm = 'fixed_window' AND NEW.per IS NULL THEN
-        FOR name, value IN VALUES ('zone', NEW.zone), ('starts', NEW.starts) LOOP
+        FOR name, value IN VALUES ('zone', trypema_quoted(NEW.zone)), ('starts', trypema_quoted(NEW.starts)) LOOP
             IF value IS NOT NULL THEN
                 wrong := wrong || trypema_wrong(name, value, 'per is NULL');
             END IF;
@@ -315,12 +319,12 @@ BEGIN
             ('window_seconds', NEW.window_seconds::text, 'absolute,suppressed,token_bucket,sliding_window,fixed_window'),
             ('burst_limit', NEW.burst_limit::text, 'token_bucket'),
             ('refill_rate', NEW.refill_rate::text, 'token_bucket'),
-            ('limits', NEW.limits::text, 'token_bucket'),
+            ('limits', left(NEW.limits::text, 255), 'token_bucket'),
             ('group_ms', NEW.group_ms::text, 'absolute,suppressed'),
             ('hard_limit_factor', NEW.hard_limit_factor::text, 'suppressed'),
-            ('per', NEW.per, 'fixed_window'),
-            ('zone', NEW.zone, 'fixed_window'),
-            ('starts', NEW.starts, 'fixed_window'),
+            ('per', trypema_quoted(NEW.per), 'fixed_window'),
+            ('zone', trypema_quoted(NEW.zone), 'fixed_window'),
+            ('starts', trypema_quoted(NEW.starts), 'fixed_window'),
             ('temp_window_seconds', NEW.temp_window_seconds::text, 'abuse'),
             ('temp_threshold', NEW.temp_threshold::text, 'abuse'),
             ('temp_block_seconds', NEW.temp_block_seconds::text, 'abuse'),

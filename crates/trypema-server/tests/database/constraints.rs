@@ -238,6 +238,8 @@ fn what_does_not_fit_together_is_refused_by_hand() {
         .map(|((statement, reason), answer)| format!("{statement}\n  need: {reason}\n  have: {answer}"))
         .collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let longest = answers.iter().map(|answer| answer.chars().count()).max();
+    assert!(longest < Some(1_000), "an error shortens the value: {longest:?}");
     assert_eq!(done(&service, "GET", "/v1/ruleset", &Value::Null), before);
     assert_eq!(scene.database.sql("SELECT revision FROM rate_limit_state").unwrap(), "1");
 }
