@@ -117,7 +117,7 @@ $$;
 CREATE FUNCTION trypema_quoted(value text) RETURNS text LANGUAGE sql IMMUTABLE
 RETURN to_json(left(value, 255))::text;
 
--- Lists what is wrong with a calendar. Of a zone only the form is checked: servers have their own list of names.
+-- Lists what is wrong with a calendar. Of a zone only the form is checked: a constraint must not depend on a list of names.
 CREATE FUNCTION trypema_wrong_calendar(per text, zone text, starts text) RETURNS text[] LANGUAGE plpgsql IMMUTABLE
 SET search_path FROM CURRENT AS $$
 DECLARE
@@ -140,6 +140,28 @@ BEGIN
         wrong := wrong || trypema_wrong('starts', trypema_quoted(starts), format('per %s needs %s', per, need));
     END IF;
     RETURN wrong;
+END
+$$;
+
+-- Reports a zone that differs from a name in PostgreSQL's list only in case, because servers compare names exactly. A zone that
+-- is not in the list may be in that of the servers.
+CREATE FUNCTION trypema_wrong_spelling(zone text) RETURNS text[] LANGUAGE plpgsql SET search_path FROM CURRENT
+SET TimeZone = 'UTC' AS $$
+DECLARE
+    spelled text;
+BEGIN
+    IF zone IS NOT NULL THEN
+        -- PostgreSQL finds the zone in any case, and then shows the name of its list. The session's zone is back after this function.
+        PERFORM set_config('TimeZone', zone, true);
+        spelled := current_setting('TimeZone');
+        -- A zone in the notation of POSIX, such as foo+3, is shown in upper case, but not in the list. The list takes long to read.
+        IF spelled <> zone AND EXISTS (SELECT FROM pg_timezone_names WHERE name = spelled) THEN
+            RETURN ARRAY[trypema_wrong('zone', trypema_quoted(zone), 'it needs the spelling ' || spelled)];
+        END IF;
+    END IF;
+    RETURN '{}';
+EXCEPTION WHEN invalid_parameter_value THEN
+    RETURN '{}';
 END
 $$;
 
@@ -261,7 +283,7 @@ BEGIN
             IF NEW.window_seconds IS NOT NULL THEN
                 wrong := wrong || trypema_wrong('window_seconds', NEW.window_seconds::text, 'per is given, so it must be NULL');
             END IF;
-            wrong := wrong || trypema_wrong_calendar(NEW.per, NEW.zone, NEW.starts);
+            wrong := wrong || trypema_wrong_calendar(NEW.per, NEW.zone, NEW.starts) || trypema_wrong_spelling(NEW.zone);
         ELSIF NOT trypema_is_window(NEW.window_seconds) THEN
             wrong := wrong || trypema_wrong('window_seconds', NEW.window_seconds::text,
                 times || CASE WHEN NEW.algorithm = 'fixed_window' THEN ', or per' ELSE '' END);

@@ -77,7 +77,7 @@ BEGIN
             IF NEW.window_seconds IS NOT NULL THEN
                 wrong := wrong || trypema_wrong('window_seconds', NEW.window_seconds::text, 'per is given, so it must be NULL');
             END IF;
-            wrong := wrong || trypema_wrong_calendar(NEW.per, NEW.zone, NEW.starts);
+            wrong := wrong || trypema_wrong_calendar(NEW.per, NEW.zone, NEW.starts) || trypema_wrong_spelling(NEW.zone);
         ELSIF NOT trypema_is_window(NEW.window_seconds) THEN
             wrong := wrong || trypema_wrong('window_seconds', NEW.window_seconds::text,
                 times || CASE WHEN NEW.algorithm = 'fixed_window' THEN ', or per' ELSE '' END);

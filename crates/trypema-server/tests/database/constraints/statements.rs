@@ -225,7 +225,10 @@ fn calendars() -> Vec<(String, &'static str)> {
         ("'day', 'x' || repeat('☂', 9999), NULL, NULL", zone),
         (
             "'day', 'europe/berlin', NULL, NULL",
+            r#"zone is "europe/berlin", but it needs the spelling Europe/Berlin"#,
         ),
+        ("'day', 'utc', NULL, NULL", r#"zone is "utc", but it needs the spelling UTC"#),
+        ("'day', 'etc/GMT+12', NULL, NULL", r#"zone is "etc/GMT+12", but it needs the spelling Etc/GMT+12"#),
         ("'month', NULL, '0', NULL", r#"starts is "0", but per month needs a day from 1 to 28"#),
         ("'month', NULL, '29', NULL", r#"starts is "29", but per month needs a day from 1 to 28"#),
         ("'month', NULL, 'monday', NULL", r#"starts is "monday", but per month needs a day from 1 to 28"#),
