@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-pub(super) use reservations::{Report, Spawner};
+pub(super) use reservations::{EndedReservation, Report, Spawner};
 
 use super::definition::OnStoreFailure;
 use super::explain::Explanation;

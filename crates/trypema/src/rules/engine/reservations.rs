@@ -1,5 +1,6 @@
 //! Reserving, settling, releasing and renewing.
 
+mod background;
 mod ending;
 mod holders;
 mod waiting;
@@ -7,6 +8,7 @@ mod waiting;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(in crate::rules) use background::EndedReservation;
 pub(in crate::rules) use ending::{Report, Spawner};
 
 use super::{Engine, PlanDecisions};
@@ -321,7 +323,8 @@ impl Drop for ReleaseIfCancelled<'_> {
             let (engine, outstanding) =
                 (Arc::clone(self.engine), Outstanding { id, counters: names.collect() });
             spawner.run(async move {
-                // The observer has not heard of the reservation. What cannot be released expires.
+                // The observer has not heard of the reservation. What cannot be released expires: it is not tried
+                // again, because any number of requests may be cancelled while the store fails.
                 engine.settle_counters(&outstanding, SettleCosts::Nothing, Report::Never).await;
             });
         }
