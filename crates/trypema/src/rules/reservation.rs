@@ -119,7 +119,8 @@ pub(super) fn valid_ttl(ttl: Duration) -> Result<(), TrypemaError> {
 ///
 /// Settle it with what the request really cost, or release it. If it is dropped, the [`OnDrop`] of its
 /// options applies. Counters in Redis are then settled by a task. While Redis fails, the task tries again, until
-/// the reservation has expired.
+/// the reservation has expired. Before a process ends, it should
+/// [wait for these tasks](super::Engine::wait_for_settlements).
 #[derive(Debug)]
 #[must_use = "dropping a reservation ends it, as its OnDrop says"]
 pub struct Reservation {

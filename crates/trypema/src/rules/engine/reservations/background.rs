@@ -36,7 +36,19 @@ impl Engine {
         spawner: &Spawner,
     ) {
         let engine = Arc::clone(self);
-        spawner.run(async move { engine.settle_until_expiry(ended).await });
+        self.run_counted(spawner, async move { engine.settle_until_expiry(ended).await });
+    }
+
+    /// Runs a task for which [`wait_for_settlements`](Self::wait_for_settlements) waits.
+    pub(super) fn run_counted(&self, spawner: &Spawner, task: impl Future<Output = ()> + Send + 'static) {
+        if matches!(spawner, Spawner::Caller) {
+            return spawner.run(task);
+        }
+        let running = self.settlements.begin();
+        spawner.run(async move {
+            let _running = running;
+            task.await;
+        });
     }
 
     /// Settles a reservation, and tries again at the counters that failed until it expires: settling twice
@@ -69,6 +81,22 @@ impl Engine {
             Sleep::until(self.clock(), now + pause).await;
             longest = (longest * 2).min(LONGEST_PAUSE);
         }
+    }
+
+    /// Waits until no settlement runs in the background. Call it when the last response has ended and before
+    /// the async runtime shuts down, because a task that the runtime drops settles nothing: slots stay taken
+    /// until the `hold` of their rule, and unspent units are not refunded.
+    ///
+    /// In the background run the settlements of reservations that were dropped, and of responses that have ended
+    /// behind a layer that reserves. While the store is unreachable, they are tried again until the reservation
+    /// expires, which may take an hour: use a timeout. Dropping the returned future does not stop them. What a
+    /// cancelled call of [`reserve`](Self::reserve) may have reserved is released in the background, too, and
+    /// tried once.
+    ///
+    /// Settlements that begin meanwhile can prolong the wait. Counters in this process never wait: for them,
+    /// this returns at once.
+    pub async fn wait_for_settlements(&self) {
+        self.settlements.none().await;
     }
 }
 
