@@ -14,9 +14,10 @@ pub(super) use name::{CounterName, Outstanding};
 pub(crate) use renewal::RenewingReservation;
 
 use super::counter;
-use super::engine::{Engine, Report, Spawner};
+use super::engine::{EndedReservation, Engine, Report, Spawner};
 use super::request::Request;
 use super::verdict::Verdict;
+use crate::clock::Timestamp;
 use crate::error::TrypemaError;
 use crate::reservation::ReservationName;
 use crate::strategy::reservations::MAX_HOLD;
@@ -117,7 +118,9 @@ pub(super) fn valid_ttl(ttl: Duration) -> Result<(), TrypemaError> {
 /// [`Engine::reserve`](super::Engine::reserve).
 ///
 /// Settle it with what the request really cost, or release it. If it is dropped, the [`OnDrop`] of its
-/// options applies.
+/// options applies. Counters in Redis are then settled by a task. While Redis fails, the task tries again, until
+/// the reservation has expired. Before a process ends, it should
+/// [wait for these tasks](super::Engine::wait_for_settlements).
 #[derive(Debug)]
 #[must_use = "dropping a reservation ends it, as its OnDrop says"]
 pub struct Reservation {
@@ -128,6 +131,8 @@ pub struct Reservation {
     /// The costs of a settlement that failed, or whose caller stopped waiting.
     unfinished: Option<FinalCosts>,
     expires_in: Duration,
+    /// The time at which it expires, by the clock of the engine.
+    expires_at: Timestamp,
     is_repeated: bool,
     is_ended: bool,
     on_drop: OnDrop,
@@ -146,12 +151,14 @@ pub(super) struct NewReservation {
 impl Reservation {
     pub(super) fn new(engine: Arc<Engine>, new: NewReservation, on_drop: OnDrop, spawner: Spawner) -> Self {
         let NewReservation { verdict, outstanding, expires_in, is_repeated, is_ended } = new;
+        let (expires_at, unfinished) = (engine.clock().now() + expires_in, None);
         Self {
             engine,
             verdict,
             outstanding,
-            unfinished: None,
+            unfinished,
             expires_in,
+            expires_at,
             is_repeated,
             is_ended,
             on_drop,
@@ -199,8 +206,8 @@ impl Reservation {
     /// has been settled by this value, has nothing to settle.
     ///
     /// A failure of the store is no `Err`: see [`Settlement::is_settled`]. After one, the call can be repeated. If
-    /// the reservation is dropped instead, or if this call is cancelled, it is tried once more in the background,
-    /// at these costs.
+    /// the reservation is dropped instead, or if this call is cancelled, it is settled in the background, at these
+    /// costs.
     pub async fn settle(&mut self, costs: &[(&str, u64)]) -> Result<Settlement, TrypemaError> {
         self.engine.validate_costs(costs)?;
         Ok(self.end(SettleCosts::Units(costs)).await)
@@ -231,7 +238,10 @@ impl Reservation {
         valid_ttl(ttl)?;
         let Some(outstanding) = &self.outstanding else { return Ok(None) };
         let renewed = self.engine.renew_at(outstanding, ttl).await?;
-        self.expires_in = renewed.unwrap_or(self.expires_in);
+        if let Some(expires_in) = renewed {
+            self.expires_in = expires_in;
+            self.expires_at = self.engine.clock().now() + expires_in;
+        }
         Ok(renewed)
     }
 
@@ -250,7 +260,8 @@ impl Drop for Reservation {
             (None, OnDrop::Release) => FinalCosts::Nothing,
             (None, OnDrop::Keep) => return,
         };
-        self.engine.settle_in_background(outstanding, costs, &self.spawner);
+        let ended = EndedReservation { outstanding, costs, expires_at: self.expires_at };
+        self.engine.settle_in_background(ended, &self.spawner);
     }
 }
 

@@ -1,13 +1,17 @@
 //! Reserving, settling, releasing and renewing.
 
+mod background;
 mod ending;
 mod holders;
+mod running;
 mod waiting;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(in crate::rules) use background::EndedReservation;
 pub(in crate::rules) use ending::{Report, Spawner};
+pub(in crate::rules) use running::RunningSettlements;
 
 use super::{Engine, PlanDecisions};
 use crate::check::{Deadline, Receipts, TakeRequest};
@@ -322,8 +326,9 @@ impl Drop for ReleaseIfCancelled<'_> {
                 checks.iter().map(|check| CounterName { key: check.key.to_owned(), is_shadow: false });
             let (engine, outstanding) =
                 (Arc::clone(self.engine), Outstanding { id, counters: names.collect() });
-            spawner.run(async move {
-                // The observer has not heard of the reservation. What cannot be released expires.
+            self.engine.run_counted(&spawner, async move {
+                // The observer has not heard of the reservation. What cannot be released expires: it is not tried
+                // again, because any number of requests may be cancelled while the store fails.
                 engine.settle_counters(&outstanding, SettleCosts::Nothing, Report::Never).await;
             });
         }

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::pin::pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use crate::reservation::{
 use crate::rules::engine::Engine;
 use crate::rules::request::{REQUESTS, Request};
 use crate::rules::reservation::{
-    CounterName, FinalCosts, Outstanding, SettleCosts, SettledRule, SettledStatus, Settlement,
+    CounterName, Outstanding, SettleCosts, SettledRule, SettledStatus, Settlement,
 };
 use crate::rules::set::{CompiledRule, RuleSet};
 use crate::strategy::Limit;
@@ -66,31 +65,6 @@ impl Engine {
             settled.status = status_of(result);
         }
         settled
-    }
-
-    /// Settles a reservation whose holder is gone: at once if the counters are in this process, otherwise in a
-    /// task. Outside of an async runtime, the reservation stays outstanding until it expires.
-    pub(in crate::rules) fn settle_in_background(
-        self: &Arc<Self>,
-        outstanding: Outstanding,
-        costs: FinalCosts,
-        spawner: &Spawner,
-    ) {
-        let engine = Arc::clone(self);
-        let settle = async move {
-            let units: Vec<(&str, u64)> = match &costs {
-                FinalCosts::Units(units) => units.iter().map(|(unit, cost)| (&**unit, *cost)).collect(),
-                FinalCosts::Estimate | FinalCosts::Nothing => Vec::new(),
-            };
-            let costs = match costs {
-                FinalCosts::Estimate => SettleCosts::Estimate,
-                FinalCosts::Nothing => SettleCosts::Nothing,
-                FinalCosts::Units(_) => SettleCosts::Units(&units),
-            };
-            // The observer reports failures. What cannot be settled expires.
-            engine.settle_counters(&outstanding, costs, Report::Observer).await;
-        };
-        spawner.run(settle);
     }
 
     /// Renews a reservation at each of its counters. Returns the time after which it expires; `None` if one of
