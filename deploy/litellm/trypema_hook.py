@@ -22,7 +22,8 @@ Settings, as environment variables:
     TRYPEMA_CALLER_TOKEN           the server's caller token, if it needs one
     TRYPEMA_CALLER_TOKEN_FILE      a file with that token, instead
     TRYPEMA_ON_FAILURE             while Trypema does not answer: fail_closed refuses calls with 503,
-                                   fail_open lets them pass uncounted (fail_closed)
+                                   fail_open lets them pass uncounted (fail_closed). If Trypema answers
+                                   with 4xx, calls get 500 in any case
     TRYPEMA_TIMEOUT_SECONDS        how long one request to Trypema may take (1)
     TRYPEMA_RESERVATION_SECONDS    after this time Trypema forgets a reservation whose proxy has died,
                                    and keeps its estimate counted; a running call is renewed in time
@@ -122,7 +123,15 @@ class TrypemaUnavailable(Exception):
 
 
 class TrypemaRefused(Exception):
-    """Trypema answered that the request is invalid: the hook and the rules do not match."""
+    """Trypema rejects the hook's requests (4xx): the token, the address or the rules do not match."""
+
+    def __init__(self, path: str, status: int, answer: str) -> None:
+        super().__init__(f"{path}: {status}: {answer[:200]}")
+        # Trypema answers wrong tokens with 401, and with 429 if there are many.
+        if status in (401, 403, 429):
+            self.advice = "set TRYPEMA_CALLER_TOKEN or TRYPEMA_CALLER_TOKEN_FILE to the server's caller_token"
+        else:
+            self.advice = "TRYPEMA_URL must name its check listener, and the rules have to declare `tokens`"
 
 
 class TrypemaClient:
@@ -143,8 +152,9 @@ class TrypemaClient:
                 status, answer = await self._post_once(path, body)
         except (aiohttp.ClientError, TimeoutError, asyncio.TimeoutError) as error:
             raise TrypemaUnavailable(f"{path}: {str(error) or type(error).__name__}") from error
-        if 400 <= status < 500 and status != 429:
-            raise TrypemaRefused(f"{path}: {status}: {answer}")
+        # A denial is a 200 with `allowed: false`, so a 429 is about the hook, not about the caller.
+        if 400 <= status < 500:
+            raise TrypemaRefused(path, status, answer)
         try:
             decoded = json.loads(answer)
         except ValueError:
@@ -328,7 +338,11 @@ class TrypemaHook(CustomLogger):
             answer = await self._trypema.post("/v1/reserve", body)
         except TrypemaRefused as error:
             # Never fail_open: what the request says may have caused this.
-            logger.error("Trypema refused a reservation, so the call is refused: %s", error)
+            logger.error(
+                "Trypema refused a reservation (%s); the call gets 500, whatever TRYPEMA_ON_FAILURE is; %s",
+                error,
+                error.advice,
+            )
             raise HTTPException(500, {"error": "the token limit could not be checked"}) from None
         except TrypemaUnavailable as error:
             policy = self._settings.on_failure
