@@ -11,10 +11,12 @@ settles the tokens that were used, and Trypema gives the rest back:
 
 - A call that succeeded settles the usage of its response.
 - A call that failed, after all retries and fallbacks, is released: everything is given back.
+- Each attempt that timed out settles its estimate, in addition to what a later attempt used. The
+  model may have generated everything, and clients may choose timeouts and retries.
 - A stream that its client left, or that broke, settles the prompt and the text that was sent.
 - A response from LiteLLM's cache settles 0 tokens.
-- If nothing is known, the estimate stays counted: for example, with `cancel_on_disconnect`, when
-  the client left before the response.
+- If nothing is known, the estimate is settled: for example, with `cancel_on_disconnect`, when the
+  client left before the response.
 
 Settings, as environment variables:
 
@@ -46,8 +48,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import aiohttp
+import httpx
 from fastapi import HTTPException
-from litellm import token_counter
+from litellm import Timeout, token_counter
 from litellm.caching.caching import DualCache
 from litellm.integrations.custom_logger import CustomLogger
 from litellm.proxy._types import UserAPIKeyAuth, hash_token
@@ -188,10 +191,14 @@ class Call:
     # How long the reservation lasts without being renewed.
     lasts_seconds: float
     prompt_tokens: int
+    # The most that one attempt at one model may use, and all models of the request together.
+    attempt_tokens: int
+    estimate: int
     # The largest usage that a hook has seen. Several hooks see the same response.
     used: int | None = None
     # What a stream has sent so far, or None if the response is not a stream.
     chunks: list[Any] | None = None
+    timeouts: int = 0
     failed: bool = False
     from_cache: bool = False
     end_was_sent: bool = False
@@ -202,15 +209,21 @@ class Call:
         if used is not None:
             self.used = max(used, self.used or 0)
 
-    def tokens_used(self) -> int | None:
-        """Returns the tokens to settle, or None if they are unknown or nothing was used."""
+    def tokens_to_settle(self) -> int:
+        """Returns the tokens to settle. If they are 0 for a failed call, it can be released."""
+        return min(self.timeouts * self.attempt_tokens + self._tokens_of_response(), MAX_ESTIMATE)
+
+    def _tokens_of_response(self) -> int:
         if self.from_cache:
             return 0
         if self.used is not None:
             return self.used
-        if self.chunks is None or (self.failed and not self.chunks):
-            return None
-        return self.prompt_tokens + count_text("".join(generated_texts(self.chunks)))
+        if self.chunks or (self.chunks is not None and not self.failed):
+            return self.prompt_tokens + count_text("".join(generated_texts(self.chunks)))
+        if self.failed:
+            return 0
+        logger.info("the usage of call %s is unknown; its estimate is settled", self.call_id)
+        return self.estimate
 
 
 # A variable of the context, not a dictionary by call id: clients may choose the call id
@@ -253,12 +266,14 @@ class TrypemaHook(CustomLogger):
         earlier = call_of(data)
         if earlier is not None and earlier.request is request:
             return
-        prompt_tokens = await asyncio.to_thread(count_prompt, data)
-        estimate = prompt_tokens
+        # Retries inside a provider's client, which no hook would see. Those of LiteLLM are `num_retries`.
+        data.pop("max_retries", None)
+        prompt_tokens = attempt_tokens = await asyncio.to_thread(count_prompt, data)
         if call_type in GENERATING_CALL_TYPES:
-            estimate += output_limit(data, self._settings.default_output_tokens)
+            attempt_tokens += output_limit(data, self._settings.default_output_tokens)
         # `model: "a,b"` asks both.
-        estimate = min(estimate * (str(data.get("model")).count(",") + 1), MAX_ESTIMATE)
+        models = str(data.get("model")).count(",") + 1
+        estimate = min(attempt_tokens * models, MAX_ESTIMATE)
         answer = await self._reserve(attributes_of(user_api_key_dict, data), estimate)
         if answer is None:
             return
@@ -271,6 +286,8 @@ class TrypemaHook(CustomLogger):
                 reservation=answer["reservation"],
                 lasts_seconds=self._seconds_of(answer),
                 prompt_tokens=prompt_tokens,
+                attempt_tokens=attempt_tokens,
+                estimate=estimate,
             )
             current_call.set(call)
             watcher = asyncio.create_task(self._watch(call))
@@ -283,6 +300,14 @@ class TrypemaHook(CustomLogger):
         # A guardrail may still reject this response, but its tokens are used.
         if call := call_of(request_data):
             call.note_usage(usage_of(response))
+
+    async def async_post_call_failure_deployment_hook(
+        self, request_data: Mapping[str, Any], exception: Exception, call_type: Any
+    ) -> None:
+        # Runs for every attempt.
+        call = call_of(request_data)
+        if call is not None and is_timeout(exception):
+            call.timeouts += 1
 
     async def async_post_call_success_hook(
         self, data: dict[str, Any], user_api_key_dict: UserAPIKeyAuth, response: Any
@@ -325,6 +350,9 @@ class TrypemaHook(CustomLogger):
         # Not `async_log_failure_event`: that runs after the first attempt, before retries and fallbacks.
         if call := call_of(request_data):
             call.failed = getattr(original_exception, "status_code", None) != CLIENT_LEFT
+            # A stream that times out before its first chunk, for which no other hook runs.
+            if is_timeout(original_exception) and not call.chunks:
+                call.timeouts = max(call.timeouts, 1)
             call.reported.set()
 
     async def _reserve(self, attributes: dict[str, str], tokens: int) -> dict[str, Any] | None:
@@ -368,13 +396,11 @@ class TrypemaHook(CustomLogger):
             except (TimeoutError, asyncio.TimeoutError):
                 pass
             # In a thread: counting the text of a long stream takes a while.
-            used = await asyncio.to_thread(call.tokens_used)
-            if used is not None:
-                await self._end(call, "settle", {"costs": {"tokens": used}})
-            elif call.failed:
+            tokens = await asyncio.to_thread(call.tokens_to_settle)
+            if call.failed and tokens == 0:
                 await self._end(call, "release", {})
             else:
-                logger.info("the usage of call %s is unknown; its estimate stays counted", call.call_id)
+                await self._end(call, "settle", {"costs": {"tokens": tokens}})
         except (TrypemaUnavailable, TrypemaRefused) as error:
             logger.warning("could not settle call %s; its estimate stays counted: %s", call.call_id, error)
         except Exception:
@@ -513,6 +539,12 @@ def leaves(value: Any) -> Iterator[str | int]:
             pending.extend(value)
         elif isinstance(value, (str, int)) and not isinstance(value, bool):
             yield value
+
+
+def is_timeout(error: Exception) -> bool:
+    """Whether an attempt ended without a response that the model may have generated."""
+    is_of_client = isinstance(error, (Timeout, TimeoutError, asyncio.TimeoutError, httpx.TimeoutException))
+    return is_of_client or getattr(error, "status_code", None) in (408, 504)
 
 
 def usage_of(response: Any) -> int | None:
