@@ -80,6 +80,7 @@ CLIENT_LEFT = 499
 # LiteLLM logs a success in the background. After this time the hook settles what it knows.
 LOG_SECONDS = 5.0
 PAUSES_BEFORE_NEXT_ATTEMPT = (1.0, 5.0, 20.0, None)
+ONE_ATTEMPT = (None,)
 # What a client can ask for at most, so that the number is valid for Trypema.
 MAX_ESTIMATE = 10**12
 
@@ -395,12 +396,20 @@ class TrypemaHook(CustomLogger):
                 await asyncio.wait_for(call.reported.wait(), min(LOG_SECONDS, call.lasts_seconds / 3))
             except (TimeoutError, asyncio.TimeoutError):
                 pass
+            await self._settle(call, PAUSES_BEFORE_NEXT_ATTEMPT)
+        except asyncio.CancelledError:
+            # The proxy stops. Its event loop waits for this task, so there is time for one attempt.
+            await self._settle(call, ONE_ATTEMPT)
+            raise
+
+    async def _settle(self, call: Call, pauses: tuple[float | None, ...]) -> None:
+        try:
             # In a thread: counting the text of a long stream takes a while.
             tokens = await asyncio.to_thread(call.tokens_to_settle)
             if call.failed and tokens == 0:
-                await self._end(call, "release", {})
+                await self._end(call, "release", {}, pauses)
             else:
-                await self._end(call, "settle", {"costs": {"tokens": tokens}})
+                await self._end(call, "settle", {"costs": {"tokens": tokens}}, pauses)
         except (TrypemaUnavailable, TrypemaRefused) as error:
             logger.warning("could not settle call %s; its estimate stays counted: %s", call.call_id, error)
         except Exception:
@@ -428,10 +437,12 @@ class TrypemaHook(CustomLogger):
         milliseconds = answer.get("expires_in_ms")
         return milliseconds / 1000 if milliseconds else float(self._settings.reservation_seconds)
 
-    async def _end(self, call: Call, verb: str, body: Mapping[str, Any]) -> None:
+    async def _end(
+        self, call: Call, verb: str, body: Mapping[str, Any], pauses: tuple[float | None, ...]
+    ) -> None:
         """Settles or releases, and repeats that later if Trypema does not answer or its Redis fails."""
         body = {"reservation": call.reservation, **body}
-        for pause in PAUSES_BEFORE_NEXT_ATTEMPT:
+        for pause in pauses:
             is_repeated, call.end_was_sent = call.end_was_sent, True
             try:
                 answer = await self._trypema.post(f"/v1/{verb}", body)
