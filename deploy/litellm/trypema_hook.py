@@ -187,6 +187,7 @@ class Call:
     """A call with a reservation. LiteLLM's hooks only write down here what they see of it."""
 
     call_id: str | None
+    call_type: str
     request: asyncio.Task[Any]
     reservation: str
     # How long the reservation lasts without being renewed.
@@ -200,11 +201,16 @@ class Call:
     # What a stream has sent so far, or None if the response is not a stream.
     chunks: list[Any] | None = None
     timeouts: int = 0
+    # Whether a hook has seen that a model was asked.
+    was_asked: bool = False
     failed: bool = False
     from_cache: bool = False
     end_was_sent: bool = False
     # Set when no hook will report more than what is known now.
     reported: asyncio.Event = field(default_factory=asyncio.Event)
+    # Set when the request has ended, or another reservation replaces this one.
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    watcher: asyncio.Task[None] | None = None
 
     def note_usage(self, used: int | None) -> None:
         if used is not None:
@@ -264,9 +270,14 @@ class TrypemaHook(CustomLogger):
     ) -> None:
         request = asyncio.current_task()
         assert request is not None
-        earlier = call_of(data)
+        earlier = current_call.get()
         if earlier is not None and earlier.request is request:
-            return
+            if earlier is call_of(data):
+                return
+            # LiteLLM falls back to another model, because another hook has denied this one. A session of
+            # MCP calls several tools in one task.
+            if earlier.call_type == call_type != "call_mcp_tool" and not earlier.was_asked:
+                await self._release_unused(earlier)
         # Retries inside a provider's client, which no hook would see. Those of LiteLLM are `num_retries`.
         data.pop("max_retries", None)
         prompt_tokens = attempt_tokens = await asyncio.to_thread(count_prompt, data)
@@ -283,6 +294,7 @@ class TrypemaHook(CustomLogger):
         if answer.get("reservation"):
             call = Call(
                 call_id=data.get("litellm_call_id"),
+                call_type=call_type,
                 request=request,
                 reservation=answer["reservation"],
                 lasts_seconds=self._seconds_of(answer),
@@ -291,24 +303,27 @@ class TrypemaHook(CustomLogger):
                 estimate=estimate,
             )
             current_call.set(call)
-            watcher = asyncio.create_task(self._watch(call))
-            self._watchers.add(watcher)
-            watcher.add_done_callback(self._watchers.discard)
+            # The task of the HTTP request lasts until the end of the response, also of a stream.
+            request.add_done_callback(lambda _: call.ended.set())
+            call.watcher = asyncio.create_task(self._watch(call))
+            self._watchers.add(call.watcher)
+            call.watcher.add_done_callback(self._watchers.discard)
 
     async def async_post_call_success_deployment_hook(
         self, request_data: dict[str, Any], response: Any, call_type: Any
     ) -> None:
         # A guardrail may still reject this response, but its tokens are used.
         if call := call_of(request_data):
+            call.was_asked = True
             call.note_usage(usage_of(response))
 
     async def async_post_call_failure_deployment_hook(
         self, request_data: Mapping[str, Any], exception: Exception, call_type: Any
     ) -> None:
         # Runs for every attempt.
-        call = call_of(request_data)
-        if call is not None and is_timeout(exception):
-            call.timeouts += 1
+        if call := call_of(request_data):
+            call.was_asked = True
+            call.timeouts += is_timeout(exception)
 
     async def async_post_call_success_hook(
         self, data: dict[str, Any], user_api_key_dict: UserAPIKeyAuth, response: Any
@@ -321,6 +336,7 @@ class TrypemaHook(CustomLogger):
     ) -> AsyncGenerator[Any, None]:
         call = call_of(request_data)
         if call is not None and call.chunks is None:
+            call.was_asked = True
             call.chunks = []
         try:
             async for chunk in response:
@@ -337,6 +353,7 @@ class TrypemaHook(CustomLogger):
         self, kwargs: dict[str, Any], response_obj: Any, start_time: Any, end_time: Any
     ) -> None:
         if call := call_of(kwargs):
+            call.was_asked = True
             call.from_cache = bool(kwargs.get("cache_hit"))
             call.note_usage(usage_of(response_obj))
             call.reported.set()
@@ -387,6 +404,14 @@ class TrypemaHook(CustomLogger):
         self._is_unavailable = False
         return answer
 
+    async def _release_unused(self, call: Call) -> None:
+        call.failed = True
+        call.reported.set()
+        call.ended.set()
+        if call.watcher is not None:
+            # So that the next reservation finds these tokens. The watcher repeats if Trypema does not answer.
+            await asyncio.wait({call.watcher}, timeout=self._settings.timeout_seconds)
+
     async def _watch(self, call: Call) -> None:
         """Renews the reservation while the request runs, then settles it."""
         try:
@@ -418,15 +443,16 @@ class TrypemaHook(CustomLogger):
     async def _renew_while_running(self, call: Call) -> None:
         body = {"reservation": call.reservation, "ttl": f"{self._settings.reservation_seconds}s"}
         while True:
-            # The task of the HTTP request lasts until the end of the response, also of a stream.
-            done, _ = await asyncio.wait({call.request}, timeout=call.lasts_seconds / 3)
-            if done:
+            try:
+                await asyncio.wait_for(call.ended.wait(), call.lasts_seconds / 3)
                 return
+            except (TimeoutError, asyncio.TimeoutError):
+                pass
             try:
                 answer = await self._trypema.post("/v1/renew", body)
                 if not answer.get("renewed"):
                     logger.warning("the reservation of call %s ended while it was running", call.call_id)
-                    await asyncio.wait({call.request})
+                    await call.ended.wait()
                     return
                 call.lasts_seconds = self._seconds_of(answer)
             except (TrypemaUnavailable, TrypemaRefused) as error:
