@@ -18,6 +18,10 @@ settles the tokens that were used, and Trypema gives the rest back:
 - If nothing is known, the estimate is settled: for example, with `cancel_on_disconnect`, when the
   client left before the response.
 
+Some calls cannot be limited exactly, because LiteLLM does not show the hook their whole request or all
+of their usage: pass-through routes (/openai/*, /anthropic/*, /bedrock/*, ...), websockets and realtime
+sessions, batches and fine-tuning. They are refused with 403, unless TRYPEMA_UNMEASURED_CALLS allows them.
+
 Settings, as environment variables:
 
     TRYPEMA_URL                    address of the check listener (http://127.0.0.1:8080)
@@ -31,6 +35,9 @@ Settings, as environment variables:
                                    and keeps its estimate counted; a running call is renewed in time
                                    (120, at most 3600)
     TRYPEMA_DEFAULT_OUTPUT_TOKENS  reserved for a request without max_tokens (1000)
+    TRYPEMA_UNMEASURED_CALLS       calls that cannot be limited exactly: refuse, estimate (reserve an
+                                   estimate, and keep it unless LiteLLM reports the usage of a
+                                   pass-through route), or uncounted (refuse)
 
 Rules can use these attributes: `api_key` (the hash of a virtual key, never the key), `user`, `team`,
 `end_user` and `model`. Requests have the costs `tokens` and `requests` (1).
@@ -42,10 +49,11 @@ import json
 import logging
 import math
 import os
+import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import aiohttp
 import httpx
@@ -57,21 +65,62 @@ from litellm.proxy._types import UserAPIKeyAuth, hash_token
 
 logger = logging.getLogger("trypema")
 
-# Call types whose responses the model generates. Others, such as embeddings, have no output tokens.
-GENERATING_CALL_TYPES = {
-    "acompletion",
-    "agenerate_content",
-    "agenerate_content_stream",
-    "anthropic_messages",
-    "aresponses",
-    "atext_completion",
-    "completion",
-    "generate_content",
-    "generate_content_stream",
-    "responses",
-    "text_completion",
+# Calls whose request LiteLLM passes on as it is.
+PASS_THROUGH_CALL_TYPES = {"pass_through_endpoint", "allm_passthrough_route", "llm_passthrough_route"}
+# Calls that use tokens after the hook has seen their request: in messages of a session, or in a job.
+SESSION_CALL_TYPES = {
+    "_arealtime",
+    "_aresponses_websocket",
+    "acreate_batch",
+    "acreate_fine_tuning_job",
+    "acreate_realtime_client_secret",
+    "acreate_realtime_transcription_session",
+    "acreate_run",
+    "arealtime_calls",
+    "create_batch",
+    "create_fine_tuning_job",
 }
-OUTPUT_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens")
+# Calls whose responses are not generated. All others may use output tokens, also those that a later
+# version of LiteLLM adds.
+CALL_TYPES_WITHOUT_OUTPUT = {
+    prefix + name
+    for prefix in ("", "a")
+    for name in """
+        embedding moderation ocr rerank search speech
+        apply_guardrail call_mcp_tool list_mcp_tools
+        cancel_batch list_batches retrieve_batch
+        cancel_fine_tuning_job list_fine_tuning_jobs retrieve_fine_tuning_job
+        create_container delete_container list_containers retrieve_container
+        delete_container_file list_container_files upload_container_file
+        retrieve_container_file retrieve_container_file_content
+        create_agent delete_agent get_agent list_agents list_agent_versions
+        create_eval delete_eval get_eval list_evals update_eval
+        cancel_run delete_run get_run list_runs
+        create_file file_content file_delete file_list file_retrieve
+        create_skill delete_skill get_skill list_skills
+        ingest vector_store_create vector_store_delete vector_store_list
+        vector_store_retrieve vector_store_search vector_store_update
+        vector_store_file_content vector_store_file_create vector_store_file_delete
+        vector_store_file_list vector_store_file_retrieve vector_store_file_update
+        cancel_interaction delete_interaction get_interaction
+        cancel_responses delete_responses get_responses list_input_items
+        create_video video_content video_create_character video_delete video_edit
+        video_extension video_generation video_get_character video_list video_remix
+        video_retrieve video_status
+    """.split()
+}
+# LiteLLM chooses the ids of these calls after the hook: of chats for MCP servers, and of old routes.
+CALL_TYPES_WITHOUT_ID = {
+    "acompletion",
+    "aspeech",
+    "image_generation",
+    "moderation",
+    "rerank",
+    "transcription",
+}
+OUTPUT_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens", "maxTokens")
+# Objects of Google's and Amazon's requests that have such limits.
+OUTPUT_CONFIGS = ("generationConfig", "generation_config", "inferenceConfig")
 PROMPT_FIELDS = ("prompt", "input", "contents", "system", "instructions", "systemInstruction")
 # Fields of images, audio and files, whose content is not text.
 MEDIA_FIELDS = {"data", "file_data", "image_url", "input_audio", "url"}
@@ -89,26 +138,33 @@ MAX_ESTIMATE = 10**12
 class Settings:
     url: str
     caller_token: str | None
-    on_failure: Literal["fail_closed", "fail_open"]
+    on_failure: str  # fail_closed or fail_open
     timeout_seconds: float
     reservation_seconds: int
     default_output_tokens: int
+    unmeasured_calls: str  # refuse, estimate or uncounted
 
     @classmethod
     def from_environment(cls) -> "Settings":
-        on_failure = os.environ.get("TRYPEMA_ON_FAILURE", "fail_closed")
-        if on_failure not in ("fail_closed", "fail_open"):
-            raise ValueError(f"TRYPEMA_ON_FAILURE: need fail_closed or fail_open, not {on_failure!r}")
         token_file = os.environ.get("TRYPEMA_CALLER_TOKEN_FILE")
         token = Path(token_file).read_text().strip() if token_file else os.environ.get("TRYPEMA_CALLER_TOKEN")
         return cls(
             url=os.environ.get("TRYPEMA_URL", "http://127.0.0.1:8080").rstrip("/"),
             caller_token=token or None,
-            on_failure=on_failure,
+            on_failure=one_of("TRYPEMA_ON_FAILURE", "fail_closed", "fail_open"),
             timeout_seconds=positive("TRYPEMA_TIMEOUT_SECONDS", "1"),
             reservation_seconds=math.ceil(positive("TRYPEMA_RESERVATION_SECONDS", "120")),
             default_output_tokens=math.ceil(positive("TRYPEMA_DEFAULT_OUTPUT_TOKENS", "1000")),
+            unmeasured_calls=one_of("TRYPEMA_UNMEASURED_CALLS", "refuse", "estimate", "uncounted"),
         )
+
+
+def one_of(name: str, *values: str) -> str:
+    """Returns a setting that has one of these values. The first is the default."""
+    value = os.environ.get(name, values[0])
+    if value not in values:
+        raise ValueError(f"{name}: need {' or '.join(values)}, not {value!r}")
+    return value
 
 
 def positive(name: str, default: str) -> float:
@@ -196,6 +252,8 @@ class Call:
     # The most that one attempt at one model may use, and all models of the request together.
     attempt_tokens: int
     estimate: int
+    # Whether hooks do not see the whole usage.
+    keeps_estimate: bool
     # The largest usage that a hook has seen. Several hooks see the same response.
     used: int | None = None
     # What a stream has sent so far, or None if the response is not a stream.
@@ -218,6 +276,8 @@ class Call:
 
     def tokens_to_settle(self) -> int:
         """Returns the tokens to settle. If they are 0 for a failed call, it can be released."""
+        if self.keeps_estimate and not self.failed:
+            return self.estimate
         return min(self.timeouts * self.attempt_tokens + self._tokens_of_response(), MAX_ESTIMATE)
 
     def _tokens_of_response(self) -> int:
@@ -245,7 +305,13 @@ def call_of(fields: Mapping[str, Any]) -> Call | None:
     another call id.
     """
     call = current_call.get()
-    return call if call is not None and call.call_id == fields.get("litellm_call_id") else None
+    return call if call is not None and call.call_id == call_id_of(fields) else None
+
+
+def call_id_of(fields: Mapping[str, Any]) -> str | None:
+    # The fields of a pass-through request are its body: they have no id, or one that the client made up.
+    logging_object = fields.get("litellm_logging_obj")
+    return getattr(logging_object, "litellm_call_id", None) or fields.get("litellm_call_id")
 
 
 class TrypemaHook(CustomLogger):
@@ -264,10 +330,21 @@ class TrypemaHook(CustomLogger):
         # The event loop keeps only weak references to tasks.
         self._watchers: set[asyncio.Task[None]] = set()
         self._is_unavailable = False
+        self._refused_call_types: set[str] = set()
 
     async def async_pre_call_hook(
         self, user_api_key_dict: UserAPIKeyAuth, cache: DualCache, data: dict[str, Any], call_type: str
     ) -> None:
+        if call_type in PASS_THROUGH_CALL_TYPES | SESSION_CALL_TYPES:
+            if self._settings.unmeasured_calls == "refuse":
+                raise self._refusal(call_type)
+            if self._settings.unmeasured_calls == "uncounted":
+                return
+        else:
+            # Retries inside a provider's client, which no hook would see. LiteLLM's own are `num_retries`.
+            data.pop("max_retries", None)
+        if call_type in CALL_TYPES_WITHOUT_ID:
+            data.setdefault("litellm_call_id", str(uuid.uuid4()))
         request = asyncio.current_task()
         assert request is not None
         earlier = current_call.get()
@@ -278,11 +355,10 @@ class TrypemaHook(CustomLogger):
             # MCP calls several tools in one task.
             if earlier.call_type == call_type != "call_mcp_tool" and not earlier.was_asked:
                 await self._release_unused(earlier)
-        # Retries inside a provider's client, which no hook would see. Those of LiteLLM are `num_retries`.
-        data.pop("max_retries", None)
-        prompt_tokens = attempt_tokens = await asyncio.to_thread(count_prompt, data)
-        if call_type in GENERATING_CALL_TYPES:
-            attempt_tokens += output_limit(data, self._settings.default_output_tokens)
+        body = body_of(data, call_type)
+        prompt_tokens = attempt_tokens = await asyncio.to_thread(count_prompt, body, call_type)
+        if call_type not in CALL_TYPES_WITHOUT_OUTPUT:
+            attempt_tokens += output_limit(body, self._settings.default_output_tokens)
         # `model: "a,b"` asks both.
         models = str(data.get("model")).count(",") + 1
         estimate = min(attempt_tokens * models, MAX_ESTIMATE)
@@ -293,7 +369,7 @@ class TrypemaHook(CustomLogger):
             raise denial(answer, estimate)
         if answer.get("reservation"):
             call = Call(
-                call_id=data.get("litellm_call_id"),
+                call_id=call_id_of(data),
                 call_type=call_type,
                 request=request,
                 reservation=answer["reservation"],
@@ -301,6 +377,9 @@ class TrypemaHook(CustomLogger):
                 prompt_tokens=prompt_tokens,
                 attempt_tokens=attempt_tokens,
                 estimate=estimate,
+                # With `fastest_response`, LiteLLM cancels the slower models, which have used tokens, too.
+                keeps_estimate=call_type in SESSION_CALL_TYPES
+                or (models > 1 and bool(data.get("fastest_response"))),
             )
             current_call.set(call)
             # The task of the HTTP request lasts until the end of the response, also of a stream.
@@ -372,6 +451,22 @@ class TrypemaHook(CustomLogger):
             if is_timeout(original_exception) and not call.chunks:
                 call.timeouts = max(call.timeouts, 1)
             call.reported.set()
+
+    def _refusal(self, call_type: str) -> HTTPException:
+        if call_type not in self._refused_call_types:
+            self._refused_call_types.add(call_type)
+            logger.warning(
+                "refusing calls of type %s, whose tokens cannot be limited exactly; TRYPEMA_UNMEASURED_CALLS"
+                " (estimate or uncounted) allows them",
+                call_type,
+            )
+        return HTTPException(
+            403,
+            {
+                "error": "this route is disabled, because its tokens cannot be limited exactly;"
+                " the operator can allow it with TRYPEMA_UNMEASURED_CALLS"
+            },
+        )
 
     async def _reserve(self, attributes: dict[str, str], tokens: int) -> dict[str, Any] | None:
         """Returns Trypema's answer, or None if the call passes uncounted."""
@@ -517,14 +612,24 @@ def attributes_of(caller: UserAPIKeyAuth, data: Mapping[str, Any]) -> dict[str, 
     return {name: value for name, value in attributes.items() if isinstance(value, str) and value}
 
 
-def output_limit(data: Mapping[str, Any], default: int) -> int:
+def body_of(data: Mapping[str, Any], call_type: str) -> Mapping[str, Any]:
+    """Returns the object that has the prompt and the limits of a request."""
+    if call_type not in ("allm_passthrough_route", "llm_passthrough_route"):
+        return data
+    body = data.get("data")
+    return body if isinstance(body, Mapping) else {}
+
+
+def output_limit(body: Mapping[str, Any], default: int) -> int:
     """Returns the most tokens that the model may generate for a request."""
-    config = data.get("generationConfig")
-    places = [data, config] if isinstance(config, Mapping) else [data]
+    places = [body, *(body[name] for name in OUTPUT_CONFIGS if isinstance(body.get(name), Mapping))]
+
     # The largest: which of several fields counts depends on the provider.
-    limits = [whole_number(place.get(name)) for place in places for name in OUTPUT_LIMITS]
-    limit = max((limit for limit in limits if limit is not None), default=default)
-    return limit * max(whole_number(data.get("n")) or 1, whole_number(data.get("best_of")) or 1)
+    def largest(names: tuple[str, ...], default: int) -> int:
+        numbers = (whole_number(place.get(name)) for place in places for name in names)
+        return max((number for number in numbers if number is not None), default=default)
+
+    return largest(OUTPUT_LIMITS, default) * largest(("n", "best_of", "candidateCount"), 1)
 
 
 def whole_number(value: Any) -> int | None:
@@ -536,14 +641,17 @@ def whole_number(value: Any) -> int | None:
     return number if number > 0 else None
 
 
-def count_prompt(data: Mapping[str, Any]) -> int:
+def count_prompt(body: Mapping[str, Any], call_type: str) -> int:
     """Counts the tokens of a prompt with the tokenizer that comes with LiteLLM.
 
     The model's own tokenizer might be downloaded in the middle of a request. The difference is
     settled with the usage of the response.
     """
-    fields = {name: data[name] for name in PROMPT_FIELDS if data.get(name)}
-    messages, tools = data.get("messages"), data.get("tools")
+    if call_type in PASS_THROUGH_CALL_TYPES:
+        # Any provider's format.
+        return count_text("\n".join(text for text in leaves(body) if isinstance(text, str)))
+    fields = {name: body[name] for name in PROMPT_FIELDS if body.get(name)}
+    messages, tools = body.get("messages"), body.get("tools")
     counted = 0
     if messages:
         try:
@@ -593,14 +701,16 @@ def usage_of(response: Any) -> int | None:
     if usage is None:
         return None
 
-    def count(*names: str) -> int:
-        counts = (field_of(usage, name) for name in names)
-        return sum(count for count in counts if isinstance(count, int))
+    def count(*names: str) -> int | None:
+        counts = [count for name in names if isinstance(count := field_of(usage, name), int)]
+        return sum(counts) if counts else None
 
     anthropic = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
     # Other responses count their cached tokens as a part of the prompt's.
-    of_input = count(*anthropic) if field_of(usage, "input_tokens") is not None else 0
-    return max(count("total_tokens"), count("prompt_tokens", "completion_tokens"), of_input)
+    of_input = count(*anthropic) if field_of(usage, "input_tokens") is not None else None
+    sums = (count("total_tokens"), count("prompt_tokens", "completion_tokens"), of_input)
+    # A usage may be in seconds or pages: then its tokens are unknown.
+    return max((tokens for tokens in sums if tokens is not None), default=None)
 
 
 def field_of(value: Any, name: str) -> Any:
