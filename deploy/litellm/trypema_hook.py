@@ -258,6 +258,7 @@ class Call:
     used: int | None = None
     # What a stream has sent so far, or None if the response is not a stream.
     chunks: list[Any] | None = None
+    is_streaming: bool = False
     timeouts: int = 0
     # Whether a hook has seen that a model was asked.
     was_asked: bool = False
@@ -269,6 +270,11 @@ class Call:
     # Set when the request has ended, or another reservation replaces this one.
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     watcher: asyncio.Task[None] | None = None
+
+    def note_end(self) -> None:
+        # With LiteLLM's keepalives, a stream outlives the task that has begun it.
+        if self.request.done() and not self.is_streaming:
+            self.ended.set()
 
     def note_usage(self, used: int | None) -> None:
         if used is not None:
@@ -382,8 +388,7 @@ class TrypemaHook(CustomLogger):
                 or (models > 1 and bool(data.get("fastest_response"))),
             )
             current_call.set(call)
-            # The task of the HTTP request lasts until the end of the response, also of a stream.
-            request.add_done_callback(lambda _: call.ended.set())
+            request.add_done_callback(lambda _: call.note_end())
             call.watcher = asyncio.create_task(self._watch(call))
             self._watchers.add(call.watcher)
             call.watcher.add_done_callback(self._watchers.discard)
@@ -415,18 +420,25 @@ class TrypemaHook(CustomLogger):
     ) -> AsyncGenerator[Any, None]:
         call = call_of(request_data)
         if call is not None and call.chunks is None:
-            call.was_asked = True
+            call.was_asked = call.is_streaming = True
             call.chunks = []
         try:
             async for chunk in response:
                 if call is not None and call.chunks is not None:
                     call.chunks.append(chunk)
                 yield chunk
+                if call is not None:
+                    # Another task may go on with the stream, and LiteLLM logs its end in that context.
+                    current_call.set(call)
         except (asyncio.CancelledError, GeneratorExit):
             # The client left. Only for some routes LiteLLM logs a success with the partial response.
             if call is not None:
                 call.reported.set()
             raise
+        finally:
+            if call is not None:
+                call.is_streaming = False
+                call.note_end()
 
     async def async_log_success_event(
         self, kwargs: dict[str, Any], response_obj: Any, start_time: Any, end_time: Any
