@@ -15,9 +15,6 @@ use crate::text_of;
 
 use super::model::Model;
 
-/// The time that the hook reserves for. Less than [`super::model::WORDS`] take.
-const RESERVATION_SECONDS: &str = "3";
-
 /// `cargo xtask test` installs it there.
 const INSTALLED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/servers");
 const DIRECTORY: &str = "litellm-1.100.0";
@@ -51,6 +48,8 @@ const MODELS: &str = "
   - {model_name: failing, litellm_params: {model: hosted_vllm/failing, api_base: http://MODEL/v1}}
   - {model_name: failing-with-fallback, litellm_params: {model: hosted_vllm/failing, api_base: http://MODEL/v1}}
   - {model_name: denied-with-fallback, litellm_params: {model: hosted_vllm/failing, api_base: http://MODEL/v1}}
+  - model_name: slow-with-keepalives
+    litellm_params: {model: hosted_vllm/slow, api_base: http://MODEL/v1, keepalive_seconds: 1}
   - {model_name: hanging, litellm_params: {model: hosted_vllm/hanging, api_base: http://MODEL/v1}}
 ";
 
@@ -139,7 +138,8 @@ fn command(directory: &Path, port: u16, trypema: SocketAddr, model: SocketAddr) 
         }
     }
     command.env("PYTHONPATH", installed()).env("TRYPEMA_URL", format!("http://{trypema}"));
-    command.env("TRYPEMA_RESERVATION_SECONDS", RESERVATION_SECONDS);
+    // The machine may be busy.
+    command.env("TRYPEMA_TIMEOUT_SECONDS", "10");
     command.env("ANTHROPIC_API_BASE", format!("http://{model}")).env("ANTHROPIC_API_KEY", "unused");
     // The list of prices would be downloaded.
     command.env("LITELLM_LOCAL_MODEL_COST_MAP", "True");
