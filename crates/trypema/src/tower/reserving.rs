@@ -134,9 +134,11 @@ impl<B: Body<Data = Bytes>> Body for ReservedBody<B> {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        let this = self.project();
-        let frame = ready!(this.body.poll_frame(cx));
+        let mut this = self.project();
+        let frame = ready!(this.body.as_mut().poll_frame(cx));
         if !matches!(frame, Some(Ok(_))) {
+            // The inner body goes first: what it holds belongs to a request that has a slot.
+            this.body.set(ResponseBody::default());
             drop(this.reservation.take());
         }
         Poll::Ready(frame)

@@ -7,7 +7,7 @@ use std::time::Duration;
 use trypema::clock::ManualClock;
 use trypema::rules::{Engine, OnDrop, Request, Reservation, ReserveOptions, SettledStatus, Settlement};
 use trypema::{RateLimiter, TrypemaError};
-use trypema_testkit::blocking::{connect, limiter, wait_for};
+use trypema_testkit::blocking::{connect, limiter, runtime, wait_for};
 use trypema_testkit::redis::{FaultProxy, Server, wait_until};
 
 use super::{a_minute, rules};
@@ -228,5 +228,37 @@ fn a_cancelled_settlement_is_made_nevertheless() {
         scene.heal();
         drop(reservation);
         wait_until("the settlement", || scene.left() == [2, 90]).unwrap();
+    }
+}
+
+/// A server that does not know the script gets a request a second time, after a release that was sent meanwhile.
+#[test]
+fn a_cancelled_request_holds_no_slot_whatever_overtakes_it() {
+    let slots = "rules: [{id: slots, scope: user, strategy: {concurrency: {limit: 100, hold: 60s}}}]";
+    let server = Server::start().unwrap();
+    let mut control = server.control().unwrap();
+    let rl = RateLimiter::builder().redis(connect(&server.url())).redis_deadline(Duration::from_millis(50));
+    let engine = Arc::new(Engine::redis(Arc::new(rl.build().unwrap()), rules(slots)));
+    let reserve = |polls: usize| {
+        let engine = Arc::clone(&engine);
+        async move {
+            let (attributes, options) = ([("user", "ann")], a_minute().on_drop(OnDrop::Release));
+            let request = Request::new(&attributes);
+            let mut reserving = std::pin::pin!(engine.reserve(&request, &options));
+            for _ in 0..polls {
+                let polled = std::future::poll_fn(|context| Poll::Ready(reserving.as_mut().poll(context)));
+                if polled.await.is_ready() {
+                    return;
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+    };
+    for round in 0..150 {
+        control.command(&["SCRIPT", "FLUSH"]).unwrap();
+        let calls: Vec<_> = (0..8).map(|call| runtime().spawn(reserve(1 + (call + round) % 7))).collect();
+        calls.into_iter().for_each(|call| wait_for(call).unwrap());
+        wait_for(engine.wait_for_settlements());
+        assert_eq!(wait_for(engine.holders("slots|user=ann")).unwrap().unwrap(), [], "round {round}");
     }
 }

@@ -326,11 +326,7 @@ impl Drop for ReleaseIfCancelled<'_> {
                 checks.iter().map(|check| CounterName { key: check.key.to_owned(), is_shadow: false });
             let (engine, outstanding) =
                 (Arc::clone(self.engine), Outstanding { id, counters: names.collect() });
-            self.engine.run_counted(&spawner, async move {
-                // The observer has not heard of the reservation. What cannot be released expires: it is not tried
-                // again, because any number of requests may be cancelled while the store fails.
-                engine.settle_counters(&outstanding, SettleCosts::Nothing, Report::Never).await;
-            });
+            self.engine.run_counted(&spawner, async move { engine.release_cancelled(outstanding).await });
         }
     }
 }
