@@ -80,7 +80,7 @@ fn what_a_cold_rule_denies_is_not_spent_on_a_leased_one() {
 }
 
 #[test]
-fn a_request_that_is_sure_to_be_denied_asks_nobody() {
+fn a_request_that_is_sure_to_be_denied_sends_no_call() {
     let (server, clock) = (Server::start().unwrap(), Arc::new(ManualClock::default()));
     let instance = Instance::new(&server, &clock, RULES);
     instance.warm_up();
@@ -101,7 +101,7 @@ fn a_request_that_is_sure_to_be_denied_asks_nobody() {
 }
 
 #[test]
-fn where_everything_is_leased_nobody_is_asked() {
+fn requests_of_leased_counters_send_few_calls() {
     let (server, clock) = (Server::start().unwrap(), Arc::new(ManualClock::default()));
     let yaml = "
 rules:
