@@ -11,10 +11,16 @@ settles the tokens that were used, and Trypema gives the rest back:
 
 - A call that succeeded settles the usage of its response.
 - A call that failed, after all retries and fallbacks, is released: everything is given back.
+- Each attempt that timed out settles its estimate, in addition to what a later attempt used. The
+  model may have generated everything, and clients may choose timeouts and retries.
 - A stream that its client left, or that broke, settles the prompt and the text that was sent.
 - A response from LiteLLM's cache settles 0 tokens.
-- If nothing is known, the estimate stays counted: for example, with `cancel_on_disconnect`, when
-  the client left before the response.
+- If nothing is known, the estimate is settled: for example, with `cancel_on_disconnect`, when the
+  client left before the response.
+
+Some calls cannot be limited exactly, because LiteLLM does not show the hook their whole request or all
+of their usage: pass-through routes (/openai/*, /anthropic/*, /bedrock/*, ...), websockets and realtime
+sessions, batches and fine-tuning. They are refused with 403, unless TRYPEMA_UNMEASURED_CALLS allows them.
 
 Settings, as environment variables:
 
@@ -22,12 +28,16 @@ Settings, as environment variables:
     TRYPEMA_CALLER_TOKEN           the server's caller token, if it needs one
     TRYPEMA_CALLER_TOKEN_FILE      a file with that token, instead
     TRYPEMA_ON_FAILURE             while Trypema does not answer: fail_closed refuses calls with 503,
-                                   fail_open lets them pass uncounted (fail_closed)
+                                   fail_open lets them pass uncounted (fail_closed). If Trypema answers
+                                   with 4xx, calls get 500 in any case
     TRYPEMA_TIMEOUT_SECONDS        how long one request to Trypema may take (1)
     TRYPEMA_RESERVATION_SECONDS    after this time Trypema forgets a reservation whose proxy has died,
                                    and keeps its estimate counted; a running call is renewed in time
                                    (120, at most 3600)
     TRYPEMA_DEFAULT_OUTPUT_TOKENS  reserved for a request without max_tokens (1000)
+    TRYPEMA_UNMEASURED_CALLS       calls that cannot be limited exactly: refuse, estimate (reserve an
+                                   estimate, and keep it unless LiteLLM reports the usage of a
+                                   pass-through route), or uncounted (refuse)
 
 Rules can use these attributes: `api_key` (the hash of a virtual key, never the key), `user`, `team`,
 `end_user` and `model`. Requests have the costs `tokens` and `requests` (1).
@@ -39,35 +49,78 @@ import json
 import logging
 import math
 import os
+import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import aiohttp
+import httpx
 from fastapi import HTTPException
-from litellm import token_counter
+from litellm import Timeout, token_counter
 from litellm.caching.caching import DualCache
 from litellm.integrations.custom_logger import CustomLogger
 from litellm.proxy._types import UserAPIKeyAuth, hash_token
 
 logger = logging.getLogger("trypema")
 
-# Call types whose responses the model generates. Others, such as embeddings, have no output tokens.
-GENERATING_CALL_TYPES = {
-    "acompletion",
-    "agenerate_content",
-    "agenerate_content_stream",
-    "anthropic_messages",
-    "aresponses",
-    "atext_completion",
-    "completion",
-    "generate_content",
-    "generate_content_stream",
-    "responses",
-    "text_completion",
+# Calls whose request LiteLLM passes on as it is.
+PASS_THROUGH_CALL_TYPES = {"pass_through_endpoint", "allm_passthrough_route", "llm_passthrough_route"}
+# Calls that use tokens after the hook has seen their request: in messages of a session, or in a job.
+SESSION_CALL_TYPES = {
+    "_arealtime",
+    "_aresponses_websocket",
+    "acreate_batch",
+    "acreate_fine_tuning_job",
+    "acreate_realtime_client_secret",
+    "acreate_realtime_transcription_session",
+    "acreate_run",
+    "arealtime_calls",
+    "create_batch",
+    "create_fine_tuning_job",
 }
-OUTPUT_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens")
+# Calls whose responses are not generated. All others may use output tokens, also those that a later
+# version of LiteLLM adds.
+CALL_TYPES_WITHOUT_OUTPUT = {
+    prefix + name
+    for prefix in ("", "a")
+    for name in """
+        embedding moderation ocr rerank search speech
+        apply_guardrail call_mcp_tool list_mcp_tools
+        cancel_batch list_batches retrieve_batch
+        cancel_fine_tuning_job list_fine_tuning_jobs retrieve_fine_tuning_job
+        create_container delete_container list_containers retrieve_container
+        delete_container_file list_container_files upload_container_file
+        retrieve_container_file retrieve_container_file_content
+        create_agent delete_agent get_agent list_agents list_agent_versions
+        create_eval delete_eval get_eval list_evals update_eval
+        cancel_run delete_run get_run list_runs
+        create_file file_content file_delete file_list file_retrieve
+        create_skill delete_skill get_skill list_skills
+        ingest vector_store_create vector_store_delete vector_store_list
+        vector_store_retrieve vector_store_search vector_store_update
+        vector_store_file_content vector_store_file_create vector_store_file_delete
+        vector_store_file_list vector_store_file_retrieve vector_store_file_update
+        cancel_interaction delete_interaction get_interaction
+        cancel_responses delete_responses get_responses list_input_items
+        create_video video_content video_create_character video_delete video_edit
+        video_extension video_generation video_get_character video_list video_remix
+        video_retrieve video_status
+    """.split()
+}
+# LiteLLM chooses the ids of these calls after the hook: of chats for MCP servers, and of old routes.
+CALL_TYPES_WITHOUT_ID = {
+    "acompletion",
+    "aspeech",
+    "image_generation",
+    "moderation",
+    "rerank",
+    "transcription",
+}
+OUTPUT_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens", "maxTokens")
+# Objects of Google's and Amazon's requests that have such limits.
+OUTPUT_CONFIGS = ("generationConfig", "generation_config", "inferenceConfig")
 PROMPT_FIELDS = ("prompt", "input", "contents", "system", "instructions", "systemInstruction")
 # Fields of images, audio and files, whose content is not text.
 MEDIA_FIELDS = {"data", "file_data", "image_url", "input_audio", "url"}
@@ -76,6 +129,7 @@ CLIENT_LEFT = 499
 # LiteLLM logs a success in the background. After this time the hook settles what it knows.
 LOG_SECONDS = 5.0
 PAUSES_BEFORE_NEXT_ATTEMPT = (1.0, 5.0, 20.0, None)
+ONE_ATTEMPT = (None,)
 # What a client can ask for at most, so that the number is valid for Trypema.
 MAX_ESTIMATE = 10**12
 
@@ -84,26 +138,33 @@ MAX_ESTIMATE = 10**12
 class Settings:
     url: str
     caller_token: str | None
-    on_failure: Literal["fail_closed", "fail_open"]
+    on_failure: str  # fail_closed or fail_open
     timeout_seconds: float
     reservation_seconds: int
     default_output_tokens: int
+    unmeasured_calls: str  # refuse, estimate or uncounted
 
     @classmethod
     def from_environment(cls) -> "Settings":
-        on_failure = os.environ.get("TRYPEMA_ON_FAILURE", "fail_closed")
-        if on_failure not in ("fail_closed", "fail_open"):
-            raise ValueError(f"TRYPEMA_ON_FAILURE: need fail_closed or fail_open, not {on_failure!r}")
         token_file = os.environ.get("TRYPEMA_CALLER_TOKEN_FILE")
         token = Path(token_file).read_text().strip() if token_file else os.environ.get("TRYPEMA_CALLER_TOKEN")
         return cls(
             url=os.environ.get("TRYPEMA_URL", "http://127.0.0.1:8080").rstrip("/"),
             caller_token=token or None,
-            on_failure=on_failure,
+            on_failure=one_of("TRYPEMA_ON_FAILURE", "fail_closed", "fail_open"),
             timeout_seconds=positive("TRYPEMA_TIMEOUT_SECONDS", "1"),
             reservation_seconds=math.ceil(positive("TRYPEMA_RESERVATION_SECONDS", "120")),
             default_output_tokens=math.ceil(positive("TRYPEMA_DEFAULT_OUTPUT_TOKENS", "1000")),
+            unmeasured_calls=one_of("TRYPEMA_UNMEASURED_CALLS", "refuse", "estimate", "uncounted"),
         )
+
+
+def one_of(name: str, *values: str) -> str:
+    """Returns a setting that has one of these values. The first is the default."""
+    value = os.environ.get(name, values[0])
+    if value not in values:
+        raise ValueError(f"{name}: need {' or '.join(values)}, not {value!r}")
+    return value
 
 
 def positive(name: str, default: str) -> float:
@@ -122,7 +183,15 @@ class TrypemaUnavailable(Exception):
 
 
 class TrypemaRefused(Exception):
-    """Trypema answered that the request is invalid: the hook and the rules do not match."""
+    """Trypema rejects the hook's requests (4xx): the token, the address or the rules do not match."""
+
+    def __init__(self, path: str, status: int, answer: str) -> None:
+        super().__init__(f"{path}: {status}: {answer[:200]}")
+        # Trypema answers wrong tokens with 401, and with 429 if there are many.
+        if status in (401, 403, 429):
+            self.advice = "set TRYPEMA_CALLER_TOKEN or TRYPEMA_CALLER_TOKEN_FILE to the server's caller_token"
+        else:
+            self.advice = "TRYPEMA_URL must name its check listener, and the rules have to declare `tokens`"
 
 
 class TrypemaClient:
@@ -143,8 +212,9 @@ class TrypemaClient:
                 status, answer = await self._post_once(path, body)
         except (aiohttp.ClientError, TimeoutError, asyncio.TimeoutError) as error:
             raise TrypemaUnavailable(f"{path}: {str(error) or type(error).__name__}") from error
-        if 400 <= status < 500 and status != 429:
-            raise TrypemaRefused(f"{path}: {status}: {answer}")
+        # A denial is a 200 with `allowed: false`, so a 429 is about the hook, not about the caller.
+        if 400 <= status < 500:
+            raise TrypemaRefused(path, status, answer)
         try:
             decoded = json.loads(answer)
         except ValueError:
@@ -173,33 +243,60 @@ class Call:
     """A call with a reservation. LiteLLM's hooks only write down here what they see of it."""
 
     call_id: str | None
+    call_type: str
     request: asyncio.Task[Any]
     reservation: str
     # How long the reservation lasts without being renewed.
     lasts_seconds: float
     prompt_tokens: int
+    # The most that one attempt at one model may use, and all models of the request together.
+    attempt_tokens: int
+    estimate: int
+    # Whether hooks do not see the whole usage.
+    keeps_estimate: bool
     # The largest usage that a hook has seen. Several hooks see the same response.
     used: int | None = None
     # What a stream has sent so far, or None if the response is not a stream.
     chunks: list[Any] | None = None
+    is_streaming: bool = False
+    timeouts: int = 0
+    # Whether a hook has seen that a model was asked.
+    was_asked: bool = False
     failed: bool = False
     from_cache: bool = False
+    end_was_sent: bool = False
     # Set when no hook will report more than what is known now.
     reported: asyncio.Event = field(default_factory=asyncio.Event)
+    # Set when the request has ended, or another reservation replaces this one.
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    watcher: asyncio.Task[None] | None = None
+
+    def note_end(self) -> None:
+        # With LiteLLM's keepalives, a stream outlives the task that has begun it.
+        if self.request.done() and not self.is_streaming:
+            self.ended.set()
 
     def note_usage(self, used: int | None) -> None:
         if used is not None:
             self.used = max(used, self.used or 0)
 
-    def tokens_used(self) -> int | None:
-        """Returns the tokens to settle, or None if they are unknown or nothing was used."""
+    def tokens_to_settle(self) -> int:
+        """Returns the tokens to settle. If they are 0 for a failed call, it can be released."""
+        if self.keeps_estimate and not self.failed:
+            return self.estimate
+        return min(self.timeouts * self.attempt_tokens + self._tokens_of_response(), MAX_ESTIMATE)
+
+    def _tokens_of_response(self) -> int:
         if self.from_cache:
             return 0
         if self.used is not None:
             return self.used
-        if self.chunks is None or (self.failed and not self.chunks):
-            return None
-        return self.prompt_tokens + count_text("".join(generated_texts(self.chunks)))
+        if self.chunks or (self.chunks is not None and not self.failed):
+            return self.prompt_tokens + count_text("".join(generated_texts(self.chunks)))
+        if self.failed:
+            return 0
+        logger.info("the usage of call %s is unknown; its estimate is settled", self.call_id)
+        return self.estimate
 
 
 # A variable of the context, not a dictionary by call id: clients may choose the call id
@@ -214,7 +311,13 @@ def call_of(fields: Mapping[str, Any]) -> Call | None:
     another call id.
     """
     call = current_call.get()
-    return call if call is not None and call.call_id == fields.get("litellm_call_id") else None
+    return call if call is not None and call.call_id == call_id_of(fields) else None
+
+
+def call_id_of(fields: Mapping[str, Any]) -> str | None:
+    # The fields of a pass-through request are its body: they have no id, or one that the client made up.
+    logging_object = fields.get("litellm_logging_obj")
+    return getattr(logging_object, "litellm_call_id", None) or fields.get("litellm_call_id")
 
 
 class TrypemaHook(CustomLogger):
@@ -233,21 +336,38 @@ class TrypemaHook(CustomLogger):
         # The event loop keeps only weak references to tasks.
         self._watchers: set[asyncio.Task[None]] = set()
         self._is_unavailable = False
+        self._refused_call_types: set[str] = set()
 
     async def async_pre_call_hook(
         self, user_api_key_dict: UserAPIKeyAuth, cache: DualCache, data: dict[str, Any], call_type: str
     ) -> None:
+        if call_type in PASS_THROUGH_CALL_TYPES | SESSION_CALL_TYPES:
+            if self._settings.unmeasured_calls == "refuse":
+                raise self._refusal(call_type)
+            if self._settings.unmeasured_calls == "uncounted":
+                return
+        else:
+            # Retries inside a provider's client, which no hook would see. LiteLLM's own are `num_retries`.
+            data.pop("max_retries", None)
+        if call_type in CALL_TYPES_WITHOUT_ID:
+            data.setdefault("litellm_call_id", str(uuid.uuid4()))
         request = asyncio.current_task()
         assert request is not None
-        earlier = call_of(data)
+        earlier = current_call.get()
         if earlier is not None and earlier.request is request:
-            return
-        prompt_tokens = await asyncio.to_thread(count_prompt, data)
-        estimate = prompt_tokens
-        if call_type in GENERATING_CALL_TYPES:
-            estimate += output_limit(data, self._settings.default_output_tokens)
+            if earlier is call_of(data):
+                return
+            # LiteLLM falls back to another model, because another hook has denied this one. A session of
+            # MCP calls several tools in one task.
+            if earlier.call_type == call_type != "call_mcp_tool" and not earlier.was_asked:
+                await self._release_unused(earlier)
+        body = body_of(data, call_type)
+        prompt_tokens = attempt_tokens = await asyncio.to_thread(count_prompt, body, call_type)
+        if call_type not in CALL_TYPES_WITHOUT_OUTPUT:
+            attempt_tokens += output_limit(body, self._settings.default_output_tokens)
         # `model: "a,b"` asks both.
-        estimate = min(estimate * (str(data.get("model")).count(",") + 1), MAX_ESTIMATE)
+        models = str(data.get("model")).count(",") + 1
+        estimate = min(attempt_tokens * models, MAX_ESTIMATE)
         answer = await self._reserve(attributes_of(user_api_key_dict, data), estimate)
         if answer is None:
             return
@@ -255,23 +375,39 @@ class TrypemaHook(CustomLogger):
             raise denial(answer, estimate)
         if answer.get("reservation"):
             call = Call(
-                call_id=data.get("litellm_call_id"),
+                call_id=call_id_of(data),
+                call_type=call_type,
                 request=request,
                 reservation=answer["reservation"],
                 lasts_seconds=self._seconds_of(answer),
                 prompt_tokens=prompt_tokens,
+                attempt_tokens=attempt_tokens,
+                estimate=estimate,
+                # With `fastest_response`, LiteLLM cancels the slower models, which have used tokens, too.
+                keeps_estimate=call_type in SESSION_CALL_TYPES
+                or (models > 1 and bool(data.get("fastest_response"))),
             )
             current_call.set(call)
-            watcher = asyncio.create_task(self._watch(call))
-            self._watchers.add(watcher)
-            watcher.add_done_callback(self._watchers.discard)
+            request.add_done_callback(lambda _: call.note_end())
+            call.watcher = asyncio.create_task(self._watch(call))
+            self._watchers.add(call.watcher)
+            call.watcher.add_done_callback(self._watchers.discard)
 
     async def async_post_call_success_deployment_hook(
         self, request_data: dict[str, Any], response: Any, call_type: Any
     ) -> None:
         # A guardrail may still reject this response, but its tokens are used.
         if call := call_of(request_data):
+            call.was_asked = True
             call.note_usage(usage_of(response))
+
+    async def async_post_call_failure_deployment_hook(
+        self, request_data: Mapping[str, Any], exception: Exception, call_type: Any
+    ) -> None:
+        # Runs for every attempt.
+        if call := call_of(request_data):
+            call.was_asked = True
+            call.timeouts += is_timeout(exception)
 
     async def async_post_call_success_hook(
         self, data: dict[str, Any], user_api_key_dict: UserAPIKeyAuth, response: Any
@@ -284,22 +420,31 @@ class TrypemaHook(CustomLogger):
     ) -> AsyncGenerator[Any, None]:
         call = call_of(request_data)
         if call is not None and call.chunks is None:
+            call.was_asked = call.is_streaming = True
             call.chunks = []
         try:
             async for chunk in response:
                 if call is not None and call.chunks is not None:
                     call.chunks.append(chunk)
                 yield chunk
+                if call is not None:
+                    # Another task may go on with the stream, and LiteLLM logs its end in that context.
+                    current_call.set(call)
         except (asyncio.CancelledError, GeneratorExit):
             # The client left. Only for some routes LiteLLM logs a success with the partial response.
             if call is not None:
                 call.reported.set()
             raise
+        finally:
+            if call is not None:
+                call.is_streaming = False
+                call.note_end()
 
     async def async_log_success_event(
         self, kwargs: dict[str, Any], response_obj: Any, start_time: Any, end_time: Any
     ) -> None:
         if call := call_of(kwargs):
+            call.was_asked = True
             call.from_cache = bool(kwargs.get("cache_hit"))
             call.note_usage(usage_of(response_obj))
             call.reported.set()
@@ -314,7 +459,26 @@ class TrypemaHook(CustomLogger):
         # Not `async_log_failure_event`: that runs after the first attempt, before retries and fallbacks.
         if call := call_of(request_data):
             call.failed = getattr(original_exception, "status_code", None) != CLIENT_LEFT
+            # A stream that times out before its first chunk, for which no other hook runs.
+            if is_timeout(original_exception) and not call.chunks:
+                call.timeouts = max(call.timeouts, 1)
             call.reported.set()
+
+    def _refusal(self, call_type: str) -> HTTPException:
+        if call_type not in self._refused_call_types:
+            self._refused_call_types.add(call_type)
+            logger.warning(
+                "refusing calls of type %s, whose tokens cannot be limited exactly; TRYPEMA_UNMEASURED_CALLS"
+                " (estimate or uncounted) allows them",
+                call_type,
+            )
+        return HTTPException(
+            403,
+            {
+                "error": "this route is disabled, because its tokens cannot be limited exactly;"
+                " the operator can allow it with TRYPEMA_UNMEASURED_CALLS"
+            },
+        )
 
     async def _reserve(self, attributes: dict[str, str], tokens: int) -> dict[str, Any] | None:
         """Returns Trypema's answer, or None if the call passes uncounted."""
@@ -327,7 +491,11 @@ class TrypemaHook(CustomLogger):
             answer = await self._trypema.post("/v1/reserve", body)
         except TrypemaRefused as error:
             # Never fail_open: what the request says may have caused this.
-            logger.error("Trypema refused a reservation, so the call is refused: %s", error)
+            logger.error(
+                "Trypema refused a reservation (%s); the call gets 500, whatever TRYPEMA_ON_FAILURE is; %s",
+                error,
+                error.advice,
+            )
             raise HTTPException(500, {"error": "the token limit could not be checked"}) from None
         except TrypemaUnavailable as error:
             policy = self._settings.on_failure
@@ -343,6 +511,14 @@ class TrypemaHook(CustomLogger):
         self._is_unavailable = False
         return answer
 
+    async def _release_unused(self, call: Call) -> None:
+        call.failed = True
+        call.reported.set()
+        call.ended.set()
+        if call.watcher is not None:
+            # So that the next reservation finds these tokens. The watcher repeats if Trypema does not answer.
+            await asyncio.wait({call.watcher}, timeout=self._settings.timeout_seconds)
+
     async def _watch(self, call: Call) -> None:
         """Renews the reservation while the request runs, then settles it."""
         try:
@@ -352,31 +528,38 @@ class TrypemaHook(CustomLogger):
                 await asyncio.wait_for(call.reported.wait(), min(LOG_SECONDS, call.lasts_seconds / 3))
             except (TimeoutError, asyncio.TimeoutError):
                 pass
+            await self._settle(call, PAUSES_BEFORE_NEXT_ATTEMPT)
+        except asyncio.CancelledError:
+            # The proxy stops. Its event loop waits for this task, so there is time for one attempt.
+            await self._settle(call, ONE_ATTEMPT)
+            raise
+
+    async def _settle(self, call: Call, pauses: tuple[float | None, ...]) -> None:
+        try:
             # In a thread: counting the text of a long stream takes a while.
-            used = await asyncio.to_thread(call.tokens_used)
-            if used is not None:
-                await self._end(call, "settle", {"costs": {"tokens": used}})
-            elif call.failed:
-                await self._end(call, "release", {})
+            tokens = await asyncio.to_thread(call.tokens_to_settle)
+            if call.failed and tokens == 0:
+                await self._end(call, "release", {}, pauses)
             else:
-                logger.info("the usage of call %s is unknown; its estimate stays counted", call.call_id)
+                await self._end(call, "settle", {"costs": {"tokens": tokens}}, pauses)
         except (TrypemaUnavailable, TrypemaRefused) as error:
-            logger.warning("call %s could not be settled; its estimate stays counted: %s", call.call_id, error)
+            logger.warning("could not settle call %s; its estimate stays counted: %s", call.call_id, error)
         except Exception:
-            logger.exception("call %s could not be settled; its estimate stays counted", call.call_id)
+            logger.exception("could not settle call %s; its estimate stays counted", call.call_id)
 
     async def _renew_while_running(self, call: Call) -> None:
         body = {"reservation": call.reservation, "ttl": f"{self._settings.reservation_seconds}s"}
         while True:
-            # The task of the HTTP request lasts until the end of the response, also of a stream.
-            done, _ = await asyncio.wait({call.request}, timeout=call.lasts_seconds / 3)
-            if done:
+            try:
+                await asyncio.wait_for(call.ended.wait(), call.lasts_seconds / 3)
                 return
+            except (TimeoutError, asyncio.TimeoutError):
+                pass
             try:
                 answer = await self._trypema.post("/v1/renew", body)
                 if not answer.get("renewed"):
                     logger.warning("the reservation of call %s ended while it was running", call.call_id)
-                    await asyncio.wait({call.request})
+                    await call.ended.wait()
                     return
                 call.lasts_seconds = self._seconds_of(answer)
             except (TrypemaUnavailable, TrypemaRefused) as error:
@@ -387,19 +570,28 @@ class TrypemaHook(CustomLogger):
         milliseconds = answer.get("expires_in_ms")
         return milliseconds / 1000 if milliseconds else float(self._settings.reservation_seconds)
 
-    async def _end(self, call: Call, verb: str, body: Mapping[str, Any]) -> None:
-        """Settles or releases, and tries again later if Trypema does not answer."""
+    async def _end(
+        self, call: Call, verb: str, body: Mapping[str, Any], pauses: tuple[float | None, ...]
+    ) -> None:
+        """Settles or releases, and repeats that later if Trypema does not answer or its Redis fails."""
         body = {"reservation": call.reservation, **body}
-        for pause in PAUSES_BEFORE_NEXT_ATTEMPT:
+        for pause in pauses:
+            is_repeated, call.end_was_sent = call.end_was_sent, True
             try:
                 answer = await self._trypema.post(f"/v1/{verb}", body)
+                rules = answer.get("rules", [])
+                failed = [rule["key"] for rule in rules if rule.get("status") == "failed"]
+                if failed:
+                    raise TrypemaUnavailable(f"/v1/{verb}: Redis failed at {', '.join(failed)}")
             except TrypemaUnavailable:
                 if pause is None:
                     raise
                 await asyncio.sleep(pause)
                 continue
-            if not answer.get(f"{verb}d"):
-                logger.warning("the reservation of call %s had ended before it was %sd", call.call_id, verb)
+            # A repeated request may find that an earlier one, whose response was lost, has done it.
+            if not answer.get("settled") and not is_repeated:
+                found = ", ".join(sorted({rule["status"] for rule in rules}))
+                logger.warning("call %s: nothing to %s, the reservation ended: %s", call.call_id, verb, found)
             return
 
 
@@ -432,14 +624,24 @@ def attributes_of(caller: UserAPIKeyAuth, data: Mapping[str, Any]) -> dict[str, 
     return {name: value for name, value in attributes.items() if isinstance(value, str) and value}
 
 
-def output_limit(data: Mapping[str, Any], default: int) -> int:
+def body_of(data: Mapping[str, Any], call_type: str) -> Mapping[str, Any]:
+    """Returns the object that has the prompt and the limits of a request."""
+    if call_type not in ("allm_passthrough_route", "llm_passthrough_route"):
+        return data
+    body = data.get("data")
+    return body if isinstance(body, Mapping) else {}
+
+
+def output_limit(body: Mapping[str, Any], default: int) -> int:
     """Returns the most tokens that the model may generate for a request."""
-    config = data.get("generationConfig")
-    places = [data, config] if isinstance(config, Mapping) else [data]
+    places = [body, *(body[name] for name in OUTPUT_CONFIGS if isinstance(body.get(name), Mapping))]
+
     # The largest: which of several fields counts depends on the provider.
-    limits = [whole_number(place.get(name)) for place in places for name in OUTPUT_LIMITS]
-    limit = max((limit for limit in limits if limit is not None), default=default)
-    return limit * max(whole_number(data.get("n")) or 1, whole_number(data.get("best_of")) or 1)
+    def largest(names: tuple[str, ...], default: int) -> int:
+        numbers = (whole_number(place.get(name)) for place in places for name in names)
+        return max((number for number in numbers if number is not None), default=default)
+
+    return largest(OUTPUT_LIMITS, default) * largest(("n", "best_of", "candidateCount"), 1)
 
 
 def whole_number(value: Any) -> int | None:
@@ -451,14 +653,17 @@ def whole_number(value: Any) -> int | None:
     return number if number > 0 else None
 
 
-def count_prompt(data: Mapping[str, Any]) -> int:
+def count_prompt(body: Mapping[str, Any], call_type: str) -> int:
     """Counts the tokens of a prompt with the tokenizer that comes with LiteLLM.
 
     The model's own tokenizer might be downloaded in the middle of a request. The difference is
     settled with the usage of the response.
     """
-    fields = {name: data[name] for name in PROMPT_FIELDS if data.get(name)}
-    messages, tools = data.get("messages"), data.get("tools")
+    if call_type in PASS_THROUGH_CALL_TYPES:
+        # Any provider's format.
+        return count_text("\n".join(text for text in leaves(body) if isinstance(text, str)))
+    fields = {name: body[name] for name in PROMPT_FIELDS if body.get(name)}
+    messages, tools = body.get("messages"), body.get("tools")
     counted = 0
     if messages:
         try:
@@ -493,6 +698,12 @@ def leaves(value: Any) -> Iterator[str | int]:
             yield value
 
 
+def is_timeout(error: Exception) -> bool:
+    """Whether an attempt ended without a response that the model may have generated."""
+    is_of_client = isinstance(error, (Timeout, TimeoutError, asyncio.TimeoutError, httpx.TimeoutException))
+    return is_of_client or getattr(error, "status_code", None) in (408, 504)
+
+
 def usage_of(response: Any) -> int | None:
     """Returns the tokens of a response, or None if it does not say. A list has a response per model."""
     if isinstance(response, list):
@@ -502,14 +713,16 @@ def usage_of(response: Any) -> int | None:
     if usage is None:
         return None
 
-    def count(*names: str) -> int:
-        counts = (field_of(usage, name) for name in names)
-        return sum(count for count in counts if isinstance(count, int))
+    def count(*names: str) -> int | None:
+        counts = [count for name in names if isinstance(count := field_of(usage, name), int)]
+        return sum(counts) if counts else None
 
     anthropic = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
     # Other responses count their cached tokens as a part of the prompt's.
-    of_input = count(*anthropic) if field_of(usage, "input_tokens") is not None else 0
-    return max(count("total_tokens"), count("prompt_tokens", "completion_tokens"), of_input)
+    of_input = count(*anthropic) if field_of(usage, "input_tokens") is not None else None
+    sums = (count("total_tokens"), count("prompt_tokens", "completion_tokens"), of_input)
+    # A usage may be in seconds or pages: then its tokens are unknown.
+    return max((tokens for tokens in sums if tokens is not None), default=None)
 
 
 def field_of(value: Any, name: str) -> Any:

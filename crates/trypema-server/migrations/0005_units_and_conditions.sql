@@ -21,10 +21,15 @@ CREATE TABLE rate_limit_units (
 -- further rights after this migration, whoever runs it.
 DO $$
 DECLARE
+    owner   regrole := (SELECT relowner FROM pg_class WHERE oid = 'rate_limit_lists'::regclass);
     granted record;
 BEGIN
-    EXECUTE format('ALTER TABLE rate_limit_units OWNER TO %s',
-        (SELECT relowner::regrole FROM pg_class WHERE oid = 'rate_limit_lists'::regclass));
+    BEGIN
+        EXECUTE format('ALTER TABLE rate_limit_units OWNER TO %s', owner);
+    EXCEPTION WHEN insufficient_privilege THEN
+        -- It lacks CREATE on the schema, and the role that migrates is no superuser. It gets an owner's rights instead.
+        EXECUTE format('GRANT ALL ON rate_limit_units TO %s WITH GRANT OPTION', owner);
+    END;
     FOR granted IN
         SELECT acl.privilege_type AS privilege,
                CASE acl.grantee WHEN 0 THEN 'PUBLIC' ELSE acl.grantee::regrole::text END AS grantee,
@@ -108,7 +113,11 @@ $$;
 
 -- Calendars --------------------------------------------------------------------------------------------------------------
 
--- Lists what is wrong with a calendar. Of a zone only the form is checked: servers have their own list of names.
+-- A text as an error repeats it.
+CREATE FUNCTION trypema_quoted(value text) RETURNS text LANGUAGE sql IMMUTABLE
+RETURN to_json(left(value, 255))::text;
+
+-- Lists what is wrong with a calendar. Of a zone only the form is checked: a constraint must not depend on a list of names.
 CREATE FUNCTION trypema_wrong_calendar(per text, zone text, starts text) RETURNS text[] LANGUAGE plpgsql IMMUTABLE
 SET search_path FROM CURRENT AS $$
 DECLARE
@@ -116,10 +125,10 @@ DECLARE
     need  text;
 BEGIN
     IF per NOT IN ('day', 'week', 'month') THEN
-        wrong := wrong || trypema_wrong('per', per, 'it needs day, week or month');
+        wrong := wrong || trypema_wrong('per', trypema_quoted(per), 'it needs day, week or month');
     END IF;
     IF char_length(zone) > 64 OR zone !~ '^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$' THEN
-        wrong := wrong || trypema_wrong('zone', zone, 'it needs an IANA name such as Europe/Berlin');
+        wrong := wrong || trypema_wrong('zone', trypema_quoted(zone), 'it needs an IANA name such as Europe/Berlin');
     END IF;
     need := CASE
         WHEN per = 'day' AND starts !~ '^([01][0-9]|2[0-3]):[0-5][0-9]$' THEN 'a time from 00:00 to 23:59'
@@ -128,9 +137,31 @@ BEGIN
         WHEN per = 'month' AND starts !~ '^([1-9]|1[0-9]|2[0-8])$' THEN 'a day from 1 to 28, which every month has'
     END;
     IF need IS NOT NULL THEN
-        wrong := wrong || trypema_wrong('starts', starts, format('per %s needs %s', per, need));
+        wrong := wrong || trypema_wrong('starts', trypema_quoted(starts), format('per %s needs %s', per, need));
     END IF;
     RETURN wrong;
+END
+$$;
+
+-- Reports a zone that differs from a name in PostgreSQL's list only in case, because servers compare names exactly. A zone that
+-- is not in the list may be in that of the servers.
+CREATE FUNCTION trypema_wrong_spelling(zone text) RETURNS text[] LANGUAGE plpgsql SET search_path FROM CURRENT
+SET TimeZone = 'UTC' AS $$
+DECLARE
+    spelled text;
+BEGIN
+    IF zone IS NOT NULL THEN
+        -- PostgreSQL finds the zone in any case, and then shows the name of its list. The session's zone is back after this function.
+        PERFORM set_config('TimeZone', zone, true);
+        spelled := current_setting('TimeZone');
+        -- A zone in the notation of POSIX, such as foo+3, is shown in upper case, but not in the list. The list takes long to read.
+        IF spelled <> zone AND EXISTS (SELECT FROM pg_timezone_names WHERE name = spelled) THEN
+            RETURN ARRAY[trypema_wrong('zone', trypema_quoted(zone), 'it needs the spelling ' || spelled)];
+        END IF;
+    END IF;
+    RETURN '{}';
+EXCEPTION WHEN invalid_parameter_value THEN
+    RETURN '{}';
 END
 $$;
 
@@ -144,6 +175,9 @@ DECLARE
     path     text;
     segments text[] := '{}';
 BEGIN
+    IF value IS NULL THEN
+        RETURN NULL;
+    END IF;
     FOREACH segment IN ARRAY regexp_split_to_array(substring(value FROM '^[^?#]*'), '/|%2[fF]') LOOP
         IF strpos(segment, '%') > 0 THEN
             BEGIN
@@ -184,7 +218,11 @@ ALTER TABLE rate_limit_overrides
     ADD COLUMN per text,
     ADD COLUMN zone text,
     ADD COLUMN starts text,
-    DROP CONSTRAINT limit_count_and_window_seconds_are_allowed;
+    DROP CONSTRAINT limit_count_and_window_seconds_are_allowed,
+    -- A value that is no text is refused by key_is_an_object_of_texts.
+    DROP CONSTRAINT endpoint_of_key_is_text,
+    ADD CONSTRAINT endpoint_of_key_is_text CHECK (
+        jsonb_typeof(key -> 'endpoint') <> 'string' OR trypema_path(key ->> 'endpoint') IS NOT NULL);
 
 -- A server of an earlier version does not know the columns unit, postpaid and conditions, and would apply the rule to every
 -- request. It reads every number of a row, and refuses the row because this one exceeds its range. (Without window_seconds,
@@ -245,7 +283,7 @@ BEGIN
             IF NEW.window_seconds IS NOT NULL THEN
                 wrong := wrong || trypema_wrong('window_seconds', NEW.window_seconds::text, 'per is given, so it must be NULL');
             END IF;
-            wrong := wrong || trypema_wrong_calendar(NEW.per, NEW.zone, NEW.starts);
+            wrong := wrong || trypema_wrong_calendar(NEW.per, NEW.zone, NEW.starts) || trypema_wrong_spelling(NEW.zone);
         ELSIF NOT trypema_is_window(NEW.window_seconds) THEN
             wrong := wrong || trypema_wrong('window_seconds', NEW.window_seconds::text,
                 times || CASE WHEN NEW.algorithm = 'fixed_window' THEN ', or per' ELSE '' END);
@@ -263,7 +301,7 @@ BEGIN
             FOR bucket, place IN SELECT * FROM jsonb_array_elements(NEW.limits) WITH ORDINALITY LOOP
                 IF NOT trypema_are_buckets(jsonb_build_array(bucket)) THEN
                     wrong := wrong || format('limits[%s] is %s, but needs limit_count, window_seconds and at most burst_limit, '
-                        'each a number that token_bucket allows', place - 1, bucket);
+                        'each a number that token_bucket allows', place - 1, left(bucket::text, 255));
                 END IF;
             END LOOP;
         END IF;
@@ -291,7 +329,7 @@ BEGIN
         wrong := wrong || trypema_wrong('hard_limit_factor', NEW.hard_limit_factor::text, 'it needs 1 to 1000000');
     END IF;
     IF NEW.algorithm = 'fixed_window' AND NEW.per IS NULL THEN
-        FOR name, value IN VALUES ('zone', NEW.zone), ('starts', NEW.starts) LOOP
+        FOR name, value IN VALUES ('zone', trypema_quoted(NEW.zone)), ('starts', trypema_quoted(NEW.starts)) LOOP
             IF value IS NOT NULL THEN
                 wrong := wrong || trypema_wrong(name, value, 'per is NULL');
             END IF;
@@ -303,12 +341,12 @@ BEGIN
             ('window_seconds', NEW.window_seconds::text, 'absolute,suppressed,token_bucket,sliding_window,fixed_window'),
             ('burst_limit', NEW.burst_limit::text, 'token_bucket'),
             ('refill_rate', NEW.refill_rate::text, 'token_bucket'),
-            ('limits', NEW.limits::text, 'token_bucket'),
+            ('limits', left(NEW.limits::text, 255), 'token_bucket'),
             ('group_ms', NEW.group_ms::text, 'absolute,suppressed'),
             ('hard_limit_factor', NEW.hard_limit_factor::text, 'suppressed'),
-            ('per', NEW.per, 'fixed_window'),
-            ('zone', NEW.zone, 'fixed_window'),
-            ('starts', NEW.starts, 'fixed_window'),
+            ('per', trypema_quoted(NEW.per), 'fixed_window'),
+            ('zone', trypema_quoted(NEW.zone), 'fixed_window'),
+            ('starts', trypema_quoted(NEW.starts), 'fixed_window'),
             ('temp_window_seconds', NEW.temp_window_seconds::text, 'abuse'),
             ('temp_threshold', NEW.temp_threshold::text, 'abuse'),
             ('temp_block_seconds', NEW.temp_block_seconds::text, 'abuse'),
@@ -420,3 +458,21 @@ CREATE TRIGGER lock BEFORE INSERT OR UPDATE OR DELETE ON rate_limit_units FOR EA
 CREATE TRIGGER stamp BEFORE INSERT OR UPDATE ON rate_limit_units FOR EACH ROW EXECUTE FUNCTION trypema_stamp();
 CREATE TRIGGER record AFTER INSERT OR UPDATE OR DELETE ON rate_limit_units FOR EACH ROW EXECUTE FUNCTION trypema_record('unit');
 CREATE TRIGGER no_truncate BEFORE TRUNCATE ON rate_limit_units EXECUTE FUNCTION trypema_refuse_truncate();
+
+-- Only the owner of a function can replace it, as the next migration may do. So functions, too, belong to the owner of the lists,
+-- unless it lacks CREATE on the schema.
+DO $$
+DECLARE
+    owner regrole := (SELECT relowner FROM pg_class WHERE oid = 'rate_limit_lists'::regclass);
+    given regprocedure;
+BEGIN
+    FOR given IN
+        SELECT oid FROM pg_proc
+        WHERE pronamespace = current_schema()::regnamespace AND proname LIKE 'trypema\_%' AND proowner <> owner
+    LOOP
+        EXECUTE format('ALTER FUNCTION %s OWNER TO %s', given, owner);
+    END LOOP;
+EXCEPTION WHEN insufficient_privilege THEN
+    NULL;
+END
+$$;

@@ -77,7 +77,7 @@ BEGIN
             IF NEW.window_seconds IS NOT NULL THEN
                 wrong := wrong || trypema_wrong('window_seconds', NEW.window_seconds::text, 'per is given, so it must be NULL');
             END IF;
-            wrong := wrong || trypema_wrong_calendar(NEW.per, NEW.zone, NEW.starts);
+            wrong := wrong || trypema_wrong_calendar(NEW.per, NEW.zone, NEW.starts) || trypema_wrong_spelling(NEW.zone);
         ELSIF NOT trypema_is_window(NEW.window_seconds) THEN
             wrong := wrong || trypema_wrong('window_seconds', NEW.window_seconds::text,
                 times || CASE WHEN NEW.algorithm = 'fixed_window' THEN ', or per' ELSE '' END);
@@ -95,7 +95,7 @@ BEGIN
             FOR bucket, place IN SELECT * FROM jsonb_array_elements(NEW.limits) WITH ORDINALITY LOOP
                 IF NOT trypema_are_buckets(jsonb_build_array(bucket)) THEN
                     wrong := wrong || format('limits[%s] is %s, but needs limit_count, window_seconds and at most burst_limit, '
-                        'each a number that token_bucket allows', place - 1, bucket);
+                        'each a number that token_bucket allows', place - 1, left(bucket::text, 255));
                 END IF;
             END LOOP;
         END IF;
@@ -123,7 +123,7 @@ BEGIN
         wrong := wrong || trypema_wrong('hard_limit_factor', NEW.hard_limit_factor::text, 'it needs 1 to 1000000');
     END IF;
     IF NEW.algorithm = 'fixed_window' AND NEW.per IS NULL THEN
-        FOR name, value IN VALUES ('zone', NEW.zone), ('starts', NEW.starts) LOOP
+        FOR name, value IN VALUES ('zone', trypema_quoted(NEW.zone)), ('starts', trypema_quoted(NEW.starts)) LOOP
             IF value IS NOT NULL THEN
                 wrong := wrong || trypema_wrong(name, value, 'per is NULL');
             END IF;
@@ -135,12 +135,12 @@ BEGIN
             ('window_seconds', NEW.window_seconds::text, 'absolute,suppressed,token_bucket,sliding_window,fixed_window'),
             ('burst_limit', NEW.burst_limit::text, 'token_bucket'),
             ('refill_rate', NEW.refill_rate::text, 'token_bucket'),
-            ('limits', NEW.limits::text, 'token_bucket'),
+            ('limits', left(NEW.limits::text, 255), 'token_bucket'),
             ('group_ms', NEW.group_ms::text, 'absolute,suppressed'),
             ('hard_limit_factor', NEW.hard_limit_factor::text, 'suppressed'),
-            ('per', NEW.per, 'fixed_window'),
-            ('zone', NEW.zone, 'fixed_window'),
-            ('starts', NEW.starts, 'fixed_window'),
+            ('per', trypema_quoted(NEW.per), 'fixed_window'),
+            ('zone', trypema_quoted(NEW.zone), 'fixed_window'),
+            ('starts', trypema_quoted(NEW.starts), 'fixed_window'),
             ('temp_window_seconds', NEW.temp_window_seconds::text, 'abuse'),
             ('temp_threshold', NEW.temp_threshold::text, 'abuse'),
             ('temp_block_seconds', NEW.temp_block_seconds::text, 'abuse'),

@@ -287,6 +287,11 @@ impl App {
         self.limiter.hybrid().stats().held_units
     }
 
+    /// Waits until reservations are released whose requests were cancelled while Redis decided them.
+    pub(crate) async fn wait_for_settlements(&self) {
+        self.engine.wait_for_settlements().await;
+    }
+
     /// Returns leased units to Redis. The server calls this after the last request.
     pub(crate) async fn release(&self) {
         if self.provider == Provider::Hybrid {

@@ -35,7 +35,7 @@ const EXAMPLES: &str = "\
 Try it:
   trypema serve                                  run with demonstration rules; prints commands to try
   trypema check user=ann                         check a request: exit code 0 if allowed, 1 if denied
-  trypema reserve user=ann --cost tokens=800     reserve an estimate; prints the text for `trypema settle`
+  trypema reserve user=ann                       reserve a request; prints the text for `trypema settle`
   trypema explain user=ann endpoint=/search      show the decision of every rule
   trypema rules validate rules.yaml              validate a rules file
   trypema rules apply rules.yaml                 replace the rules in PostgreSQL; shows the changes first

@@ -30,7 +30,7 @@ use crate::store_watch;
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// The time that shutdown gives clients to complete a request that they have begun to send.
 const REQUEST_GRACE: Duration = Duration::from_secs(1);
-/// The minimum time for returning leases to Redis, even if connections have used up the whole deadline.
+/// The minimum time for the last calls to Redis, even if connections have used up the whole deadline.
 const FINAL_GRACE: Duration = Duration::from_millis(500);
 
 /// The error of a background task that ended unexpectedly. The server then stops, because it could not be
@@ -108,7 +108,7 @@ impl Server {
     }
 
     /// Serves until `stop` returns a reason, which is logged, such as "received SIGTERM". Then finishes
-    /// requests in flight, returns leased units to Redis, and returns.
+    /// requests in flight, releases cancelled reservations and returns leased units to Redis, and returns.
     ///
     /// # Errors
     ///
@@ -244,12 +244,21 @@ impl Listeners {
     }
 }
 
-/// Waits for the last responses, then returns leased units to Redis, then sends the last spans.
+/// Waits for the last responses, then releases cancelled reservations and returns leased units to Redis, then
+/// sends the last spans.
 async fn stop_all(app: &App, registry: &Registry, deadline: Duration, sending: Option<JoinHandle<()>>) {
     let stopping = Started::now();
     let left = || deadline.saturating_sub(stopping.ago()).max(FINAL_GRACE);
     finish(registry, deadline).await;
-    if timeout(left(), app.release()).await.is_err() {
+    let (settled, released) =
+        tokio::join!(timeout(left(), app.wait_for_settlements()), timeout(left(), app.release()));
+    if settled.is_err() {
+        tracing::warn!(
+            "shutdown: could not release the reservations of cancelled requests in Redis in time; they stay until \
+             their ttl or hold is over"
+        );
+    }
+    if released.is_err() {
         let units = app.held_units();
         tracing::warn!(
             "shutdown: could not return {units} leased units to Redis in time; they count against their limits \

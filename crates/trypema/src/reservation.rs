@@ -32,6 +32,8 @@ pub(crate) struct ReservedCheck {
     pub(crate) expires_in: Duration,
     /// Whether an earlier request with the same id made it. This one spent nothing.
     pub(crate) is_known: bool,
+    /// Whether it has been settled or released since, so that it holds nothing.
+    pub(crate) is_ended: bool,
 }
 
 /// The results of a [`ReserveRequest`].
@@ -62,6 +64,11 @@ impl<'a> SettleRequest<'a> {
     /// Gives back all units, as if the request had never been made.
     pub(crate) fn undo(check: Check<'a>, id: ReservationId) -> Self {
         Self { check: Check { cost: 0, ..check }, id, ending: Ending::Undone }
+    }
+
+    /// Counts all units, and releases a slot.
+    pub(crate) fn at_estimate(check: Check<'a>, id: ReservationId) -> Self {
+        Self { check: Check { cost: 0, ..check }, id, ending: Ending::Estimate }
     }
 }
 

@@ -240,6 +240,13 @@ pub trait Strategy: sealed::Sealed + Sized + 'static {
     /// [`Refund::recorded`].
     fn recorded_at(limit: &Self::Limit, outcome: &Self::Outcome, call: Call) -> Timestamp;
 
+    /// Returns the units that committing the admitted `outcome` records: the cost of the call, unless it
+    /// overdraws the limit by more than the state can count.
+    fn recorded_units(limit: &Self::Limit, outcome: &Self::Outcome, call: Call) -> u64 {
+        let _ = (limit, outcome);
+        call.cost
+    }
+
     /// Switches `state` to `limit`, in strategies whose state remembers a limit. Other strategies ignore it.
     fn adopt(limit: &Self::Limit, state: &mut Self::State) {
         let _ = (limit, state);

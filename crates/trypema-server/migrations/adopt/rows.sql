@@ -64,7 +64,11 @@ BEGIN
             GET STACKED DIAGNOSTICS said = MESSAGE_TEXT, violated = CONSTRAINT_NAME, violated_column = COLUMN_NAME;
             INSERT INTO rate_limit_unusable_rules (id, reason, original)
             VALUES (adopted.id, CASE SQLSTATE WHEN '23502' THEN violated_column || ' is NULL'
-                                              WHEN '23514' THEN 'violates the constraint ' || violated
+                                              WHEN '23514' THEN CASE violated
+                                                  -- A trigger names the columns, after the rule, which is in `id`.
+                                                  WHEN 'numbers_are_allowed' THEN substr(said,
+                                                      char_length(format('rule "%s": ', coalesce(adopted.id, '<NULL>'))) + 1)
+                                                  ELSE 'violates the constraint ' || violated END
                                               ELSE said END, adopted.original);
         END;
     END LOOP;

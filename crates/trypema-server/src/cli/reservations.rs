@@ -112,7 +112,8 @@ impl Renew {
     }
 }
 
-/// Prints a response. The exit code is that of success if the field `success` is true.
+/// Prints a response. The exit code is that of success if the field `success` is true, and that of a failed
+/// command if Redis failed at a counter.
 fn finish(
     response: Result<Value, String>,
     is_json: bool,
@@ -123,6 +124,10 @@ fn finish(
         Err(error) => failed(error),
         Ok(response) => {
             print(&if is_json { format!("{response:#}\n") } else { as_text(&response) });
+            let mut rules = response["rules"].as_array().into_iter().flatten();
+            if rules.any(|rule| rule["status"] == "failed") {
+                return failed("Redis failed at some counters: repeat the command");
+            }
             if response[success] == json!(true) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
     }
@@ -132,7 +137,11 @@ fn finish(
 fn reserved(response: &Value) -> String {
     let mut lines = report(response);
     if let Some(reservation) = response["reservation"].as_str() {
-        let again = if response["repeated"] == json!(true) { "was reserved before; " } else { "" };
+        let again = match (&response["repeated"], &response["ended"]) {
+            (_, Value::Bool(true)) => "was reserved before, and settled or released: it holds nothing; ",
+            (Value::Bool(true), _) => "was reserved before; ",
+            _ => "",
+        };
         lines += &format!("{again}expires in {} ms\n{reservation}\n", response["expires_in_ms"]);
     }
     lines

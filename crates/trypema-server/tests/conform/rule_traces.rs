@@ -74,6 +74,7 @@ impl RuleSubject for OverHttp {
                 let reserved = body["expires_in_ms"].as_u64().map(|milliseconds| ReservedAnswer {
                     expires_in: Duration::from_millis(milliseconds),
                     is_repeated: body["repeated"].as_bool().unwrap(),
+                    is_ended: body["ended"].as_bool().unwrap_or_default(),
                 });
                 StepAnswer::Reserved(ReserveAnswer { verdict: answer_of(&reply), reserved })
             }

@@ -2,8 +2,12 @@
 
 #[path = "cli/changes.rs"]
 mod changes;
+#[path = "cli/locks.rs"]
+mod locks;
 #[path = "cli/tables.rs"]
 mod tables;
+#[path = "cli/upgrades.rs"]
+mod upgrades;
 
 use std::fs;
 use std::io;

@@ -238,11 +238,30 @@ fn what_does_not_fit_together_is_refused_by_hand() {
         .map(|((statement, reason), answer)| format!("{statement}\n  need: {reason}\n  have: {answer}"))
         .collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let longest = answers.iter().map(|answer| answer.chars().count()).max();
+    assert!(longest < Some(1_000), "an error shortens the value: {longest:?}");
     assert_eq!(done(&service, "GET", "/v1/ruleset", &Value::Null), before);
     assert_eq!(scene.database.sql("SELECT revision FROM rate_limit_state").unwrap(), "1");
 }
 
-/// The database checks only the form of a zone, because its list of zones differs from that of the servers.
+/// Names are compared with the spelling that the database uses itself, which never refuses one of its names.
+#[test]
+fn no_zone_of_the_database_is_misspelled() {
+    let scene = Scene::start();
+    let wrong = "SELECT count(*), count(*) FILTER (WHERE trypema_wrong_spelling(name) <> '{}'),
+                        count(*) FILTER (WHERE name LIKE 'Etc/G%' AND trypema_wrong_spelling(lower(name)) = '{}')
+                 FROM (SELECT DISTINCT name FROM pg_timezone_names WHERE name NOT LIKE 'posix/%') zone";
+    let wrong = scene.database.sql(wrong).unwrap();
+    let counts: Vec<u32> = wrong.split('|').map(|count| count.parse().unwrap()).collect();
+    assert!(counts[0] > 300 && counts[1..] == [0, 0], "{wrong}");
+    // A rule in the notation of POSIX is no name, and the time zone of the session stays.
+    let others = "SET timezone = 'Asia/Tokyo';
+        SELECT trypema_wrong_spelling(zone) FROM unnest(ARRAY['foo+3', 'Europe/Nowhere', 'default', NULL]) zone;
+        SHOW timezone;";
+    assert_eq!(scene.database.sql(others).unwrap(), "{}\n{}\n{}\n{}\nAsia/Tokyo");
+}
+
+/// Of a zone that the database does not know, it checks only the form: servers have their own list of zones.
 #[test]
 fn a_zone_that_does_not_exist_is_refused_by_the_server() {
     let scene = Scene::start();

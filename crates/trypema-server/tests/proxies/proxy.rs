@@ -122,6 +122,11 @@ impl Proxy {
     pub fn log(&self) -> String {
         self.program.log()
     }
+
+    /// Sends a signal: `TERM`, `INT`.
+    pub fn signal(&self, name: &str) {
+        self.program.signal(name).unwrap();
+    }
 }
 
 impl Site {

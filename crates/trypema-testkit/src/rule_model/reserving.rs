@@ -68,8 +68,8 @@ struct Part<'m> {
     asked: &'m Asked<'m>,
     counter: Counter,
     cost: u64,
-    /// When it expires, if an earlier request made it.
-    known: Option<Timestamp>,
+    /// If an earlier request made it: when it expires, and whether it was settled.
+    known: Option<(Timestamp, bool)>,
 }
 
 impl Reservations {
@@ -83,7 +83,8 @@ impl Reservations {
         if let Some(name) = name {
             self.named.insert(name.clone(), Outstanding::default());
         }
-        let reserved = Some(ReservedAnswer { expires_in: request.ttl(), is_repeated: false });
+        let reserved =
+            Some(ReservedAnswer { expires_in: request.ttl(), is_repeated: false, is_ended: false });
         ReserveAnswer { verdict, reserved }
     }
 
@@ -120,7 +121,8 @@ impl Reservations {
             }
             let unit = rule.unit.clone().unwrap_or_else(|| "requests".to_owned());
             let counter = Counter { key: key.clone(), unit, limit: *limit, is_shadow: rule.is_shadow() };
-            let known = self.find(key, &id, at).map(|entry| (entry.request == digest, entry.expires_at));
+            let known = self.find(key, &id, at);
+            let known = known.map(|entry| (entry.request == digest, (entry.expires_at, entry.is_settled)));
             let CounterDecision { answer, wait } = match known {
                 Some((true, _)) => {
                     let left = self.left(counted, &counter, at);
@@ -135,7 +137,7 @@ impl Reservations {
             // Nobody holds a slot of no units.
             let is_part = *cost > 0 || limit.hold().is_none();
             if is_part && matches!(answer, CounterAnswer::Allowed(_)) {
-                let known = known.map(|(_, expires_at)| expires_at);
+                let known = known.map(|(_, known)| known);
                 fitting.push(Part { asked, counter, cost: *cost, known });
             }
             decided.push((key.clone(), Decided { rule, answer, wait }));
@@ -161,9 +163,10 @@ impl Reservations {
         }
         let verdict = answer(decided);
         let enforced = || fitting.iter().filter(|part| !part.asked.rule.is_shadow());
-        let expiries = enforced().map(|part| part.known.unwrap_or(at + ttl));
+        let expiries = enforced().map(|part| part.known.map_or(at + ttl, |(expires_at, _)| expires_at));
         let expires_at = expiries.min().unwrap_or(at + ttl);
         let is_repeated = enforced().next().is_some() && enforced().all(|part| part.known.is_some());
+        let is_ended = enforced().any(|part| part.known.is_some_and(|(_, settled)| settled));
         let counters = fitting.iter().map(|part| part.counter.clone()).collect();
         let outstanding = Outstanding { id, counters };
         if is_denied {
@@ -175,7 +178,7 @@ impl Reservations {
             self.named.insert(name.clone(), outstanding);
         }
         let expires_in = Duration::from_micros(expires_at.as_micros() - at.as_micros());
-        Ok(ReserveAnswer { verdict, reserved: Some(ReservedAnswer { expires_in, is_repeated }) })
+        Ok(ReserveAnswer { verdict, reserved: Some(ReservedAnswer { expires_in, is_repeated, is_ended }) })
     }
 
     pub(super) fn settle(
@@ -243,15 +246,19 @@ impl Reservations {
         let ttl = enforced().filter_map(|counter| counter.limit.hold()).fold(ttl, Duration::min);
         // "A reservation that no rule applied to has nothing to lose."
         let mut is_renewed = enforced().next().is_none();
+        let mut is_slot_lost = false;
         for counter in counters {
             let table = self.tables.entry(counter.key.clone()).or_default();
             let is_its = |entry: &&mut Entry| entry.id == *id && at < entry.expires_at && !entry.is_settled;
-            if let Some(entry) = table.iter_mut().find(is_its) {
-                entry.expires_at = at + ttl;
-                is_renewed |= !counter.is_shadow;
+            match table.iter_mut().find(is_its) {
+                Some(entry) => {
+                    entry.expires_at = at + ttl;
+                    is_renewed |= !counter.is_shadow;
+                }
+                None => is_slot_lost |= !counter.is_shadow && counter.limit.hold().is_some(),
             }
         }
-        Ok(RenewedAnswer(is_renewed.then_some(ttl)))
+        Ok(RenewedAnswer((is_renewed && !is_slot_lost).then_some(ttl)))
     }
 
     fn find(&self, key: &str, id: &str, at: Timestamp) -> Option<&Entry> {

@@ -58,9 +58,14 @@ impl EngineSubject {
                     self.texts.insert(name.clone(), text);
                 }
                 let (expires_in, is_repeated) = (made.expires_in(), made.is_repeated());
+                let is_ended = made.is_ended();
                 ReserveAnswer {
                     verdict: RuleAnswer::of(&Ok(made.verdict().clone())),
-                    reserved: made.is_allowed().then_some(ReservedAnswer { expires_in, is_repeated }),
+                    reserved: made.is_allowed().then_some(ReservedAnswer {
+                        expires_in,
+                        is_repeated,
+                        is_ended,
+                    }),
                 }
             }
         })

@@ -95,7 +95,7 @@ pub struct ReserveAnswer {
     pub reserved: Option<ReservedAnswer>,
 }
 
-/// A reservation that was made or found, written `60s` or `45s again`.
+/// A reservation that was made or found, written `60s`, `45s again`, or `45s ended`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ReservedAnswer {
@@ -103,6 +103,8 @@ pub struct ReservedAnswer {
     pub expires_in: Duration,
     /// Whether an earlier request made it.
     pub is_repeated: bool,
+    /// Whether it has been settled or released since.
+    pub is_ended: bool,
 }
 
 /// The results of settling or releasing a reservation, by the name of the counter.
@@ -158,8 +160,13 @@ impl fmt::Display for ReserveAnswer {
 }
 
 impl From<ReservedAnswer> for String {
-    fn from(ReservedAnswer { expires_in, is_repeated }: ReservedAnswer) -> Self {
-        format!("{}{}", Period(expires_in), if is_repeated { " again" } else { "" })
+    fn from(ReservedAnswer { expires_in, is_repeated, is_ended }: ReservedAnswer) -> Self {
+        let state = match (is_ended, is_repeated) {
+            (true, _) => " ended",
+            (false, true) => " again",
+            (false, false) => "",
+        };
+        format!("{}{state}", Period(expires_in))
     }
 }
 
@@ -167,11 +174,14 @@ impl TryFrom<String> for ReservedAnswer {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let (time, is_repeated) = match text.strip_suffix(" again") {
-            Some(time) => (time, true),
-            None => (text.as_str(), false),
+        let (time, state) = text.split_once(' ').unwrap_or((&text, ""));
+        let (is_repeated, is_ended) = match state {
+            "" => (false, false),
+            "again" => (true, false),
+            "ended" => (true, true),
+            other => return Err(format!("`{other}` is no state of a reservation")),
         };
-        Ok(Self { expires_in: period(time)?, is_repeated })
+        Ok(Self { expires_in: period(time)?, is_repeated, is_ended })
     }
 }
 

@@ -1,6 +1,6 @@
 //! The local provider for rules and middleware. It answers immediately, and never fails.
 
-use super::multi::HasLocalLimiter;
+use super::multi::{HasLocalLimiter, TakeOptions};
 use super::provider::LocalRateLimiterProvider;
 use crate::check::{Check, CheckResult, Deadline, Receipts, TakeRequest, TakeResponse};
 use crate::decision::Decision;
@@ -49,7 +49,7 @@ impl Provider for LocalRateLimiterProvider {
         let record = |record: &RecordRequest<'_>| match record.mode {
             RecordMode::Take => Ok(self.take_one(&record.check)),
             RecordMode::Debit => Ok(self.debit_one(&record.check)),
-            RecordMode::DeniedElsewhere => self.record_denied_elsewhere(&record.check),
+            RecordMode::DeniedElsewhere => Ok(self.record_denied_elsewhere(&record.check)),
         };
         MaybeReady::Ready(records.iter().map(record).collect())
     }
@@ -125,17 +125,20 @@ impl LocalRateLimiterProvider {
     /// Records a check of a request that another check denies. If this check is denied as well, the denial is
     /// recorded as usual. If it would be admitted, only the suppressed strategy records it, as an observed
     /// request.
-    pub(super) fn record_denied_elsewhere(&self, check: &Check<'_>) -> CheckResult {
-        let peeked = self.peek_one(check);
-        if !peeked.is_allowed() {
-            return Ok(self.take_one(check));
+    pub(super) fn record_denied_elsewhere(&self, check: &Check<'_>) -> Decision {
+        let started = self.observed_from();
+        let decision = self.deny_elsewhere(check);
+        if !decision.is_allowed() || matches!(check.limit, Limit::Suppressed(_)) {
+            self.notify_decisions(started, std::iter::once((check, &decision)));
         }
-        if matches!(check.limit, Limit::Suppressed(_)) {
-            let checks = std::slice::from_ref(check);
-            let reserved = self.reserve_all(checks)?;
-            self.refund_all(checks, &reserved.receipts);
-        }
-        Ok(peeked)
+        decision
+    }
+
+    /// Same as [`record_denied_elsewhere`](Self::record_denied_elsewhere), without notifying the observer.
+    pub(super) fn deny_elsewhere(&self, check: &Check<'_>) -> Decision {
+        let options = TakeOptions { is_denied_elsewhere: true, ..TakeOptions::default() };
+        let denied = self.take_many(std::slice::from_ref(check), options);
+        denied.decisions.into_iter().next().unwrap_or(Decision::refused())
     }
 
     fn refund_one(&self, refund: &RefundRequest<'_>) -> u64 {

@@ -9,6 +9,9 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+#[cfg(feature = "rules")]
+pub(super) use reservations::RecordedUnits;
+
 use super::handle::LocalKeyHandle;
 use super::map::{Bound, HashedKey, KeyCall, NewState, StateMap};
 use super::receipt::{CommittedTake, DecisionWithReceipt, Granted, LocalReceipt};
@@ -214,7 +217,7 @@ impl<S: Strategy> LocalLimiter<S> {
             id: shard.refunded.get_or_insert_default().next_id(),
             hash: key.hash,
             recorded: S::recorded_at(limit, outcome, call),
-            units: call.cost,
+            units: S::recorded_units(limit, outcome, call),
         })
     }
 
@@ -242,8 +245,15 @@ impl<S: Strategy> LocalLimiter<S> {
         self.refund_in(shard, &key, limit, refund)
     }
 
-    /// Forgets the state of `key`. Returns whether there was one.
+    /// Forgets the state of `key`, and the reservations that rules made by it. Returns whether there was a state.
     pub fn reset(&self, key: &str) -> bool {
+        // To settle a reservation of units that are forgotten would refund units of other calls.
+        #[cfg(feature = "rules")]
+        let _locked = self.forget_reservations(key);
+        self.reset_counter(key)
+    }
+
+    pub(super) fn reset_counter(&self, key: &str) -> bool {
         let key = self.map.hash_key(key);
         let shard = &mut *self.map.shard(key.hash);
         self.map.remove(shard, &key)

@@ -5,7 +5,6 @@
 //! allocation.
 
 use std::any::TypeId;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::limiter::LocalLimiter;
@@ -17,7 +16,7 @@ use crate::check::{Check, MultiDecision, validate, validate_take};
 use crate::clock::Timestamp;
 use crate::decision::{Decision, DecisionTime};
 use crate::error::TrypemaError;
-use crate::observer::{Event, Observer};
+use crate::observer::Event;
 use crate::strategy::{
     Absolute, Abuse, Call, Concurrency, FixedWindow, LimitOf, SlidingWindow, Strategy, Suppressed,
     TokenBucket, with_strategy,
@@ -81,7 +80,7 @@ impl LocalRateLimiterProvider {
 
     /// Takes like [`take_all`](Self::take_all), and returns receipts for [`refund_all`](Self::refund_all).
     pub fn reserve_all(&self, checks: &[Check<'_>]) -> Result<MultiDecision<LocalReceipt>, TrypemaError> {
-        self.take_checks(checks, TakeOptions { with_receipts: true })
+        self.take_checks(checks, TakeOptions { with_receipts: true, ..TakeOptions::default() })
     }
 
     /// Returns the decision on each check as if it were the only one, without taking anything.
@@ -116,16 +115,32 @@ impl LocalRateLimiterProvider {
         options: TakeOptions,
     ) -> Result<MultiDecision<LocalReceipt>, TrypemaError> {
         validate_take(checks)?;
-        let started = self.observer().map(|_| self.now());
+        let started = self.observed_from();
         let result = match checks {
             [check] if !options.with_receipts && !check.is_postpaid => self.take_single(check),
             checks => self.take_many(checks, options),
         };
-        if let (Some(observer), Some(started)) = (self.observer(), started) {
-            let latency_us = self.now().as_micros().saturating_sub(started.as_micros());
-            notify_observer(observer, checks, &result.decisions, Duration::from_micros(latency_us));
-        }
+        self.notify_decisions(started, checks.iter().zip(&result.decisions));
         Ok(result)
+    }
+
+    /// Returns the time from which the observer counts the latency of a call. `None` without an observer.
+    pub(super) fn observed_from(&self) -> Option<Timestamp> {
+        self.observer().map(|_| self.now())
+    }
+
+    /// Notifies the observer of decisions. No lock may be held: it may call the limiter.
+    pub(super) fn notify_decisions<'c>(
+        &self,
+        started: Option<Timestamp>,
+        decided: impl Iterator<Item = (&'c Check<'c>, &'c Decision)>,
+    ) {
+        let (Some(observer), Some(started)) = (self.observer(), started) else { return };
+        let latency = Duration::from_micros(self.now().as_micros().saturating_sub(started.as_micros()));
+        for (check, decision) in decided {
+            let (strategy, key, cost) = (check.limit.strategy(), check.key, check.cost);
+            observer.decided(&Event { strategy, key, cost, decision, latency });
+        }
     }
 
     fn take_single(&self, check: &Check<'_>) -> MultiDecision<LocalReceipt> {
@@ -135,7 +150,12 @@ impl LocalRateLimiterProvider {
         MultiDecision { is_allowed: decision.is_allowed(), decisions: vec![decision], receipts: Vec::new() }
     }
 
-    fn take_many(&self, checks: &[Check<'_>], options: TakeOptions) -> MultiDecision<LocalReceipt> {
+    /// Takes all of `checks` or none, without notifying the observer.
+    pub(super) fn take_many(
+        &self,
+        checks: &[Check<'_>],
+        options: TakeOptions,
+    ) -> MultiDecision<LocalReceipt> {
         let mut locations: Vec<CheckLocation<'_>> =
             checks.iter().enumerate().map(|(index, check)| self.locate(index, check)).collect();
         locations.sort_unstable_by_key(|location| (location.strategy, location.shard));
@@ -145,7 +165,11 @@ impl LocalRateLimiterProvider {
             now: Timestamp::default(),
             is_recording: false,
             with_receipts: options.with_receipts,
-            result: MultiDecision { is_allowed: true, decisions: vec![undecided; checks.len()], receipts },
+            result: MultiDecision {
+                is_allowed: !options.is_denied_elsewhere,
+                decisions: vec![undecided; checks.len()],
+                receipts,
+            },
         };
         self.lock(&locations, &mut pass, &mut |_| {});
         if !pass.result.is_allowed {
@@ -191,8 +215,11 @@ impl LocalRateLimiterProvider {
 
 /// The options of a take.
 #[derive(Debug, Clone, Copy, Default)]
-struct TakeOptions {
-    with_receipts: bool,
+pub(super) struct TakeOptions {
+    pub(super) with_receipts: bool,
+    /// Whether the request is denied whatever these checks decide. Nothing is spent then, and only strategies
+    /// that count denials record it.
+    pub(super) is_denied_elsewhere: bool,
 }
 
 /// Decides the checks of one shard.
@@ -325,18 +352,6 @@ fn record<S: LimitOf>(
             CommittedTake { key: &location.key, limit, call, outcome: &outcome },
         );
         pass.result.receipts[location.index] = receipt;
-    }
-}
-
-fn notify_observer(
-    observer: &Arc<dyn Observer>,
-    checks: &[Check<'_>],
-    decisions: &[Decision],
-    latency: Duration,
-) {
-    for (check, decision) in checks.iter().zip(decisions) {
-        let (strategy, key, cost) = (check.limit.strategy(), check.key, check.cost);
-        observer.decided(&Event { strategy, key, cost, decision, latency });
     }
 }
 

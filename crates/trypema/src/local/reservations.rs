@@ -8,9 +8,10 @@
 use std::slice;
 use std::time::Duration;
 
+use super::limiter::RecordedUnits;
 use super::lock::LockGuard;
 use super::map::{HashedKey, NewState, StateMap};
-use super::multi::HasLocalLimiter;
+use super::multi::{HasLocalLimiter, TakeOptions};
 use super::provider::LocalRateLimiterProvider;
 use super::shard::Shard;
 use crate::check::{Check, TakeResponse, validate};
@@ -42,9 +43,11 @@ struct TableCheck<'p> {
     decision: Decision,
     /// The time at which the counter recorded the units.
     recorded: Timestamp,
+    /// The units that it recorded.
+    units: u64,
 }
 
-/// Tells the shards of all maps apart. Its order is that in which they are locked.
+/// Identifies a shard among all maps. Shards are locked in its order.
 type ShardAddress = (*const StateMap<Concurrency>, usize);
 
 /// A locked shard of tables.
@@ -59,16 +62,23 @@ struct LockedShard<'p> {
 /// the limiter, which would wait for the lock forever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TableDecision {
-    /// The reservation is known, and expires at this time. With the units left, as of a concurrency limit.
-    Known(Timestamp, Option<Decision>),
+    /// An earlier request made the reservation. For a concurrency limit, with its usage.
+    Known(KnownReservation, Option<Decision>),
     /// The id is that of another request.
     Conflict,
-    /// The table has no room. With the units left, as of a concurrency limit.
+    /// The table has no room. For a concurrency limit, with its usage.
     Full(Option<Decision>),
     /// The counter has to decide.
     Open,
     /// A concurrency limit has decided.
     Decided(Decision),
+}
+
+/// The entry of an earlier request with the same id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct KnownReservation {
+    expires_at: Timestamp,
+    is_settled: bool,
 }
 
 impl<'p> TableLocation<'p> {
@@ -107,6 +117,18 @@ impl LocalRateLimiterProvider {
         checks: &[Check<'_>],
         request: ReserveRequest<'_>,
     ) -> Result<ReserveResponse, TrypemaError> {
+        let started = self.observed_from();
+        let reserved = self.reserve_unobserved(checks, request)?;
+        let decisions = reserved.decisions.iter().flatten();
+        self.notify_decisions(started, checks.iter().zip(decisions));
+        Ok(reserved)
+    }
+
+    fn reserve_unobserved(
+        &self,
+        checks: &[Check<'_>],
+        request: ReserveRequest<'_>,
+    ) -> Result<ReserveResponse, TrypemaError> {
         if let [check] = checks {
             // Nearly every request. It needs no lists.
             let mut check = self.table_check(check);
@@ -118,7 +140,7 @@ impl LocalRateLimiterProvider {
         self.reserve_locked(&mut checks, &mut shards, request)
     }
 
-    /// Reserves all of `checks` or none. The shards of their tables are locked.
+    /// Reserves all of `checks` or none. The shards of their tables are locked, so the observer is notified later.
     fn reserve_locked(
         &self,
         checks: &mut [TableCheck<'_>],
@@ -137,46 +159,48 @@ impl LocalRateLimiterProvider {
         for one in checks.iter_mut() {
             let shard = shard_of(shards, &one.location);
             one.state = decide_table(one.check, &one.location, shard, now, request.name);
-            one.recorded = now;
+            (one.recorded, one.units) = (now, one.check.cost.min(MAX_EXACT));
         }
         // From here on, tables that were made for this request have to be inserted or released.
-        let decided = match checks.iter().any(|one| one.state == TableDecision::Conflict) {
-            true => Err(TrypemaError::ReservationConflict),
-            false => self.decide_counters(checks, now),
-        };
-        let is_allowed = decided.is_ok() && checks.iter().all(|one| one.decision.is_allowed());
+        let is_conflict = checks.iter().any(|one| one.state == TableDecision::Conflict);
+        if !is_conflict {
+            self.decide_counters(checks, now);
+        }
+        let is_allowed = !is_conflict && checks.iter().all(|one| one.decision.is_allowed());
         let mut receipts = Vec::with_capacity(checks.len());
         for one in checks.iter() {
             let shard = shard_of(shards, &one.location);
             let entry = is_allowed.then(|| Entry {
                 id: request.name.id,
                 request: request.name.request,
-                units: one.check.cost.min(MAX_EXACT),
+                units: one.units,
                 recorded: one.recorded,
                 expires_at: expiry(now, request.ttl),
                 is_settled: false,
             });
             receipts.push(write_table(one.check, &one.location, shard, now, one.state, entry));
         }
-        decided?;
+        if is_conflict {
+            return Err(TrypemaError::ReservationConflict);
+        }
         let decisions = checks.iter().map(|one| Some(one.decision)).collect();
         Ok(TakeResponse { receipts, ..TakeResponse::of_decisions(decisions) }.without_unspent_receipts())
     }
 
     /// Takes the cost of every counter that has to decide, or of none.
-    fn decide_counters(&self, checks: &mut [TableCheck<'_>], now: Timestamp) -> Result<(), TrypemaError> {
+    fn decide_counters(&self, checks: &mut [TableCheck<'_>], now: Timestamp) {
         let is_denied = checks.iter().any(|one| match one.state {
             TableDecision::Full(_) => true,
             TableDecision::Decided(decision) => !decision.is_allowed(),
             _ => false,
         });
         if !is_denied {
-            self.take_counters(checks)?;
+            self.take_counters(checks);
         }
         for one in checks {
             let check = one.check;
             one.decision = match one.state {
-                TableDecision::Open if is_denied => self.record_denied_elsewhere(check)?,
+                TableDecision::Open if is_denied => self.deny_elsewhere(check),
                 TableDecision::Open => continue,
                 TableDecision::Decided(decision) => decision,
                 TableDecision::Full(usage) => without_room(usage.unwrap_or_else(|| self.usage(check)), now),
@@ -185,33 +209,35 @@ impl LocalRateLimiterProvider {
                 TableDecision::Conflict => Decision::refused(),
             };
         }
-        Ok(())
     }
 
     /// Takes the cost of all counters that have to decide, or of none.
-    fn take_counters(&self, checks: &mut [TableCheck<'_>]) -> Result<(), TrypemaError> {
+    fn take_counters(&self, checks: &mut [TableCheck<'_>]) {
         if let [one] = checks {
             if one.state == TableDecision::Open {
                 let (decision, recorded) = self.spend_recorded(one.check);
-                (one.decision, one.recorded) = (decision, recorded.unwrap_or(one.recorded));
+                one.decision = decision;
+                if let Some(RecordedUnits { at, units }) = recorded {
+                    (one.recorded, one.units) = (at, units);
+                }
             }
-            return Ok(());
+            return;
         }
         let is_open = |one: &TableCheck<'_>| one.state == TableDecision::Open;
         let open: Vec<Check<'_>> = checks.iter().filter(|one| is_open(one)).map(|one| *one.check).collect();
-        let taken = self.reserve_all(&open)?;
+        let options = TakeOptions { with_receipts: true, ..TakeOptions::default() };
+        let taken = self.take_many(&open, options);
         let mut receipts = taken.receipts.iter();
         for (one, decision) in checks.iter_mut().filter(|one| is_open(one)).zip(taken.decisions) {
             one.decision = decision;
             if let Some(Some(receipt)) = receipts.next() {
-                one.recorded = receipt.recorded_at();
+                (one.recorded, one.units) = (receipt.recorded_at(), receipt.units());
             }
         }
-        Ok(())
     }
 
-    /// Takes the cost of one counter. Returns the decision, and the time at which units were recorded.
-    fn spend_recorded(&self, check: &Check<'_>) -> (Decision, Option<Timestamp>) {
+    /// Takes the cost of one counter. Returns the decision, and the units that were recorded.
+    fn spend_recorded(&self, check: &Check<'_>) -> (Decision, Option<RecordedUnits>) {
         with_strategy!(check.limit, |S, limit| {
             let limiter = HasLocalLimiter::<S>::limiter(self);
             let spent = limiter.spend_recorded(check.key, limit, check.spend());
@@ -258,7 +284,11 @@ impl LocalRateLimiterProvider {
     /// the units refunded.
     fn count_difference(&self, check: &Check<'_>, entry: &Entry, counted: u64) -> u64 {
         if counted > entry.units {
-            self.debit_one(&Check { cost: counted - entry.units, ..*check });
+            // The table is locked, so the observer is not notified.
+            let spend = Spend { cost: counted - entry.units, payment: Payment::Debit };
+            with_strategy!(check.limit, |S, limit| {
+                HasLocalLimiter::<S>::limiter(self).spend_at(check.key, limit, spend);
+            });
         }
         let unspent = entry.units.saturating_sub(counted);
         if unspent == 0 {
@@ -297,7 +327,9 @@ impl LocalRateLimiterProvider {
         location.map.remove(&mut shard, &location.key);
         let had_state = match check.limit {
             Limit::Concurrency(_) => false,
-            limit => with_strategy!(limit, |S, _limit| HasLocalLimiter::<S>::limiter(self).reset(check.key)),
+            limit => with_strategy!(limit, |S, _limit| {
+                HasLocalLimiter::<S>::limiter(self).reset_counter(check.key)
+            }),
         };
         had_table || had_state
     }
@@ -310,6 +342,7 @@ impl LocalRateLimiterProvider {
             state,
             decision,
             recorded: Timestamp::default(),
+            units: 0,
         }
     }
 
@@ -363,7 +396,8 @@ fn decide_table(
     if let Some(table) = shard.find(location.key.hash, &location.key.key) {
         return match table.find(name.id, now) {
             Some(known) if known.request == name.request => {
-                TableDecision::Known(known.expires_at, usage(table))
+                let Entry { expires_at, is_settled, .. } = *known;
+                TableDecision::Known(KnownReservation { expires_at, is_settled }, usage(table))
             }
             Some(_) => TableDecision::Conflict,
             None => decide(table),
@@ -396,9 +430,9 @@ fn write_table(
     state: TableDecision,
     entry: Option<Entry>,
 ) -> Option<ReservedCheck> {
-    if let TableDecision::Known(expires_at, _) = state {
+    if let TableDecision::Known(KnownReservation { expires_at, is_settled }, _) = state {
         let expires_in = duration_between(now, expires_at);
-        return Some(ReservedCheck { expires_in, is_known: true });
+        return Some(ReservedCheck { expires_in, is_known: true, is_ended: is_settled });
     }
     let (limit, hold_us) = match check.limit {
         Limit::Concurrency(limit) => (*limit, limit.hold().as_micros() as u64),
@@ -416,7 +450,7 @@ fn write_table(
         table.forget_expired(now);
         table.insert(entry);
         let expires_in = duration_between(now, entry.expires_at);
-        Some(ReservedCheck { expires_in, is_known: false })
+        Some(ReservedCheck { expires_in, is_known: false, is_ended: false })
     };
     if let Some(table) = shard.find(location.key.hash, &location.key.key) {
         return write(table);

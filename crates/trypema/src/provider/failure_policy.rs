@@ -94,9 +94,17 @@ pub(crate) async fn after_reserve(
         let receipts = std::mem::take(&mut response.receipts);
         let made = request.take.checks.iter().zip(&receipts);
         let made = made.filter(|(_, reserved)| reserved.is_some_and(|reserved| !reserved.is_known));
-        let undone: Vec<SettleRequest<'_>> =
+        let mut ended: Vec<SettleRequest<'_>> =
             made.map(|(check, _)| SettleRequest::undo(*check, request.name.id)).collect();
-        provider.settle_all(&undone, request.take.deadline).wait().await;
+        if decided.is_err() {
+            // The caller gets no reservation to settle. Checks that decide for themselves count it, as they count
+            // a request that is denied.
+            let independent = request.take.independent.iter().zip(&response.independent_receipts);
+            let made =
+                independent.filter(|(_, reserved)| reserved.is_some_and(|reserved| !reserved.is_known));
+            ended.extend(made.map(|(check, _)| SettleRequest::at_estimate(*check, request.name.id)));
+        }
+        provider.settle_all(&ended, request.take.deadline).wait().await;
     }
     for (failed, decision) in response.failures.iter().zip(decided?) {
         if let Some(place) = response.decisions.get_mut(failed.index) {

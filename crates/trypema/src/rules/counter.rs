@@ -8,7 +8,7 @@ use crate::address_key::AddressKey;
 
 /// The longest name in bytes, because names appear in responses and logs. A longer name is replaced with a
 /// digest.
-const MAX_BYTES: usize = 255;
+pub(in crate::rules) const MAX_BYTES: usize = 255;
 
 /// The length of a digest: 160 bits, so that a client cannot construct two values with the same digest.
 const DIGEST_BYTES: usize = 20;

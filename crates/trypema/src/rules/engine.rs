@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-pub(super) use reservations::{Report, Spawner};
+use reservations::RunningSettlements;
+pub(super) use reservations::{EndedReservation, Report, Spawner};
 
 use super::definition::OnStoreFailure;
 use super::explain::Explanation;
@@ -68,6 +69,8 @@ pub struct Engine {
     set: ArcSwap<RuleSet>,
     /// Callers that wait for a reservation, by counter.
     waiters: WaitQueues,
+    /// The settlements that run in the background.
+    settlements: RunningSettlements,
     /// The observer of rules and reservations; `None` for that of the limiter.
     observer: Option<Arc<dyn Observer>>,
 }
@@ -94,6 +97,7 @@ impl Engine {
             select: |limiter| limiter.local(),
             set: ArcSwap::new(rules.into()),
             waiters: WaitQueues::default(),
+            settlements: RunningSettlements::default(),
             observer: None,
         }
     }
@@ -112,6 +116,7 @@ impl Engine {
             select: |limiter| limiter.redis(),
             set: ArcSwap::new(rules.into()),
             waiters: WaitQueues::default(),
+            settlements: RunningSettlements::default(),
             observer: None,
         }
     }
@@ -127,6 +132,7 @@ impl Engine {
             select: |limiter| limiter.hybrid(),
             set: ArcSwap::new(rules.into()),
             waiters: WaitQueues::default(),
+            settlements: RunningSettlements::default(),
             observer: None,
         }
     }

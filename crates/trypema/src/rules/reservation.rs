@@ -14,9 +14,10 @@ pub(super) use name::{CounterName, Outstanding};
 pub(crate) use renewal::RenewingReservation;
 
 use super::counter;
-use super::engine::{Engine, Report, Spawner};
+use super::engine::{EndedReservation, Engine, Report, Spawner};
 use super::request::Request;
 use super::verdict::Verdict;
+use crate::clock::Timestamp;
 use crate::error::TrypemaError;
 use crate::reservation::ReservationName;
 use crate::strategy::reservations::MAX_HOLD;
@@ -117,7 +118,9 @@ pub(super) fn valid_ttl(ttl: Duration) -> Result<(), TrypemaError> {
 /// [`Engine::reserve`](super::Engine::reserve).
 ///
 /// Settle it with what the request really cost, or release it. If it is dropped, the [`OnDrop`] of its
-/// options applies.
+/// options applies. Counters in Redis are then settled by a task. While Redis fails, the task tries again, until
+/// the reservation has expired. Before a process ends, it should
+/// [wait for these tasks](super::Engine::wait_for_settlements).
 #[derive(Debug)]
 #[must_use = "dropping a reservation ends it, as its OnDrop says"]
 pub struct Reservation {
@@ -128,7 +131,10 @@ pub struct Reservation {
     /// The costs of a settlement that failed, or whose caller stopped waiting.
     unfinished: Option<FinalCosts>,
     expires_in: Duration,
+    /// The time at which it expires, by the clock of the engine.
+    expires_at: Timestamp,
     is_repeated: bool,
+    is_ended: bool,
     on_drop: OnDrop,
     spawner: Spawner,
 }
@@ -139,12 +145,25 @@ pub(super) struct NewReservation {
     pub(super) outstanding: Option<Outstanding>,
     pub(super) expires_in: Duration,
     pub(super) is_repeated: bool,
+    pub(super) is_ended: bool,
 }
 
 impl Reservation {
     pub(super) fn new(engine: Arc<Engine>, new: NewReservation, on_drop: OnDrop, spawner: Spawner) -> Self {
-        let NewReservation { verdict, outstanding, expires_in, is_repeated } = new;
-        Self { engine, verdict, outstanding, unfinished: None, expires_in, is_repeated, on_drop, spawner }
+        let NewReservation { verdict, outstanding, expires_in, is_repeated, is_ended } = new;
+        let (expires_at, unfinished) = (engine.clock().now() + expires_in, None);
+        Self {
+            engine,
+            verdict,
+            outstanding,
+            unfinished,
+            expires_in,
+            expires_at,
+            is_repeated,
+            is_ended,
+            on_drop,
+            spawner,
+        }
     }
 
     /// Returns the verdict on the request.
@@ -173,6 +192,12 @@ impl Reservation {
         self.is_repeated
     }
 
+    /// Whether the reservation of an earlier request with the same id has been settled or released. The request
+    /// is allowed, because it has been counted, but it holds no slot and no units: use a new id for new work.
+    pub fn is_ended(&self) -> bool {
+        self.is_ended
+    }
+
     /// Settles the reservation at what the request really cost. Unspent units are refunded where they were
     /// taken, if they still count there. Units beyond the estimate are counted, even if they do not fit.
     ///
@@ -181,8 +206,8 @@ impl Reservation {
     /// has been settled by this value, has nothing to settle.
     ///
     /// A failure of the store is no `Err`: see [`Settlement::is_settled`]. After one, the call can be repeated. If
-    /// the reservation is dropped instead, or if this call is cancelled, it is tried once more in the background,
-    /// at these costs.
+    /// the reservation is dropped instead, or if this call is cancelled, it is settled in the background, at these
+    /// costs.
     pub async fn settle(&mut self, costs: &[(&str, u64)]) -> Result<Settlement, TrypemaError> {
         self.engine.validate_costs(costs)?;
         Ok(self.end(SettleCosts::Units(costs)).await)
@@ -200,18 +225,23 @@ impl Reservation {
         let Some(ended) = &*outstanding else { return Settlement::default() };
         let settled = engine.settle_counters(ended, costs, Report::Observer).await;
         if settled.iter().any(|counter| matches!(counter.status, SettledStatus::Failed(_))) {
+            // Also if only the counter of a shadow rule failed: dropping the reservation tries again.
             return ended.clone().into_settlement(settled);
         }
         outstanding.take().map(|ended| ended.into_settlement(settled)).unwrap_or_default()
     }
 
     /// Lets the reservation last for `ttl` from now on. Returns the time after which it expires: `ttl`, or the
-    /// `hold` of one of its concurrency rules if that is shorter. `None` if it is no longer outstanding.
+    /// `hold` of one of its concurrency rules if that is shorter. `None` if it is no longer outstanding, or if
+    /// one of its slots is lost.
     pub async fn renew(&mut self, ttl: Duration) -> Result<Option<Duration>, TrypemaError> {
         valid_ttl(ttl)?;
         let Some(outstanding) = &self.outstanding else { return Ok(None) };
         let renewed = self.engine.renew_at(outstanding, ttl).await?;
-        self.expires_in = renewed.unwrap_or(self.expires_in);
+        if let Some(expires_in) = renewed {
+            self.expires_in = expires_in;
+            self.expires_at = self.engine.clock().now() + expires_in;
+        }
         Ok(renewed)
     }
 
@@ -230,7 +260,8 @@ impl Drop for Reservation {
             (None, OnDrop::Release) => FinalCosts::Nothing,
             (None, OnDrop::Keep) => return,
         };
-        self.engine.settle_in_background(outstanding, costs, &self.spawner);
+        let ended = EndedReservation { outstanding, costs, expires_at: self.expires_at };
+        self.engine.settle_in_background(ended, &self.spawner);
     }
 }
 
@@ -343,14 +374,12 @@ impl Settlement {
 }
 
 impl Outstanding {
-    /// Returns the settlement with these results, one for each counter that could deny the request. They get
-    /// their names.
-    pub(super) fn into_settlement(self, mut settled: Vec<SettledRule>) -> Settlement {
-        let names = self.counters.into_iter().filter(|counter| !counter.is_shadow);
-        for (rule, name) in settled.iter_mut().zip(names) {
-            rule.key = name.key;
-        }
-        Settlement { rules: settled, was_outstanding: true }
+    /// Returns the settlement with these results, one for each counter. Those of rules that can deny requests
+    /// get their names; the others are left out.
+    pub(super) fn into_settlement(self, settled: Vec<SettledRule>) -> Settlement {
+        let named = settled.into_iter().zip(self.counters).filter(|(rule, _)| !rule.is_shadow);
+        let rules = named.map(|(rule, name)| SettledRule { key: name.key, ..rule }).collect();
+        Settlement { rules, was_outstanding: true }
     }
 }
 
@@ -364,12 +393,19 @@ pub struct SettledRule {
     pub unit: Cow<'static, str>,
     /// The result.
     pub status: SettledStatus,
+    /// Whether the rule cannot deny requests.
+    pub(super) is_shadow: bool,
 }
 
 impl SettledRule {
-    /// Returns the result at a counter whose name is added later.
-    pub(super) fn unnamed(unit: Cow<'static, str>, status: SettledStatus) -> Self {
-        Self { key: String::new(), unit, status }
+    /// Returns the result at a counter that has not been asked yet, and whose name is added later.
+    pub(super) fn unnamed(unit: Cow<'static, str>, is_shadow: bool) -> Self {
+        Self { key: String::new(), unit, status: SettledStatus::NotOutstanding, is_shadow }
+    }
+
+    /// Returns the result at a counter whose rule is gone.
+    pub(super) fn removed(is_shadow: bool) -> Self {
+        Self { status: SettledStatus::RuleRemoved, ..Self::unnamed(Cow::Borrowed(""), is_shadow) }
     }
 
     /// Returns the id of the rule.

@@ -282,6 +282,10 @@ impl Strategy for Absolute {
         Timestamp::derived(outcome.recorded)
     }
 
+    fn recorded_units(_: &AbsoluteLimit, outcome: &AbsoluteOutcome, call: Call) -> u64 {
+        call.units_to_record(outcome.view.used, MAX_EXACT)
+    }
+
     fn adopt(limit: &AbsoluteLimit, state: &mut AbsoluteState) {
         if !limit.is_of_live_state() {
             state.capacity = limit.capacity;

@@ -98,12 +98,17 @@ local function decide(limit, state, now, _, cost, needed)
   return {admitted = admitted, used = used, ends_at = ends_at, is_stepped_back = is_stepped_back}
 end
 
-local function commit(_, state, _, cost, outcome)
+-- Returns the units that committing the admitted outcome records.
+local function recorded_units(_, outcome, cost)
+  return math.min(cost, 2 ^ 53 - 1 - outcome.used)
+end
+
+local function commit(limit, state, _, cost, outcome)
   local is_counting = outcome.admitted and cost > 0
   if is_counting or outcome.is_stepped_back then
     state.ends_at = outcome.ends_at
     -- A cost that overdraws the limit may be too large to count.
-    state.counted = math.min(outcome.used + (is_counting and cost or 0), 2 ^ 53 - 1)
+    state.counted = outcome.used + (is_counting and recorded_units(limit, outcome, cost) or 0)
     state.is_changed = true
   end
 end

@@ -174,6 +174,10 @@ impl Strategy for FixedWindow {
         }
     }
 
+    fn recorded_units(_: &FixedWindowLimit, outcome: &FixedWindowOutcome, call: Call) -> u64 {
+        call.units_to_record(outcome.used, MAX_EXACT)
+    }
+
     /// A stamp after this window is moved into it, because the units may be spent now.
     fn recorded_at(limit: &FixedWindowLimit, outcome: &FixedWindowOutcome, call: Call) -> Timestamp {
         let (start, end) = (limit.windows.start_before(outcome.ends_at), outcome.ends_at - 1);

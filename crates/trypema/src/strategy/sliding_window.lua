@@ -89,12 +89,17 @@ local function decide(limit, state, now, _, cost, needed)
   return c
 end
 
+-- Returns the units that committing the admitted outcome records.
+local function recorded_units(_, c, cost)
+  return math.min(cost, MAX_LIMIT - c.current)
+end
+
 local function commit(limit, state, _, cost, c)
   local is_counting = c.admitted and cost > 0
   if is_counting or c.is_stepped_back then
     state.ends_at, state.previous = c.ends_at, c.previous
     -- A cost that overdraws the limit may be too large to count.
-    state.current = math.min(c.current + (is_counting and cost or 0), MAX_LIMIT)
+    state.current = c.current + (is_counting and recorded_units(limit, c, cost) or 0)
     state.window, state.is_changed = limit.window, true
   end
 end

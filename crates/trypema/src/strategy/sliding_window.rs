@@ -219,6 +219,10 @@ impl Strategy for SlidingWindow {
         }
     }
 
+    fn recorded_units(_: &SlidingWindowLimit, outcome: &SlidingWindowOutcome, call: Call) -> u64 {
+        call.units_to_record(outcome.counts.current, MAX_LIMIT)
+    }
+
     /// A stamp after this window is moved into it, because the units may be spent now.
     fn recorded_at(limit: &SlidingWindowLimit, outcome: &SlidingWindowOutcome, call: Call) -> Timestamp {
         let ends_at = outcome.counts.ends_at;

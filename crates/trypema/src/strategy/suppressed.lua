@@ -209,6 +209,11 @@ local function recorded_time(_, o)
   return o.recorded
 end
 
+-- Returns the units that committing the admitted outcome records.
+local function recorded_units(_, o, cost)
+  return countable(cost, o.used)
+end
+
 local function encode_outcome(_, o)
   return struct.pack('<Bddddddd', o.zone, o.factor, o.soft, o.used, o.not_before, o.used_after, o.recorded,
     o.resets_at)

@@ -257,6 +257,10 @@ impl Strategy for Suppressed {
         Timestamp::derived(outcome.recorded)
     }
 
+    fn recorded_units(_: &SuppressedLimit, outcome: &SuppressedOutcome, call: Call) -> u64 {
+        call.units_to_record(outcome.view.used, MAX_EXACT)
+    }
+
     fn adopt(limit: &SuppressedLimit, state: &mut SuppressedState) {
         if !limit.window.is_of_live_state() {
             state.capacity = limit.window.capacity;

@@ -312,6 +312,14 @@ local function recorded_time(_, o)
   return o.at
 end
 
+-- Returns the units that committing the admitted outcome records.
+local function recorded_units(limits, o, cost)
+  for i, l in ipairs(limits) do
+    cost = math.min(cost, math.floor((MAX_EXACT - o.owed[i]) / l.unit))
+  end
+  return cost
+end
+
 local function encode_outcome(_, o)
   local text = struct.pack('<BBddd', o.admitted and 1 or 0, o.failed, o.at, o.not_before, o.resets_at)
   for i = 1, #o.owed do

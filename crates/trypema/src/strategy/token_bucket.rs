@@ -258,6 +258,14 @@ impl Strategy for TokenBucket {
         Timestamp::derived(postponed_to(limits, outcome.at, call).unwrap_or(outcome.at))
     }
 
+    fn recorded_units(limits: &TokenBucketLimits, outcome: &TokenBucketOutcome, call: Call) -> u64 {
+        let countable = |(position, limit): (usize, &TokenLimit)| {
+            let tokens = MAX_EXACT.saturating_sub(outcome.owed[position]) / limit.unit;
+            call.units_to_record(0, tokens)
+        };
+        limits.as_slice().iter().enumerate().map(countable).min().unwrap_or(call.cost)
+    }
+
     fn available(limits: &TokenBucketLimits, state: &TokenBucketState, call: Call) -> u64 {
         let outcome = Self::decide(limits, state, call.with_cost(0));
         let left =

@@ -20,6 +20,9 @@ use super::service::RateLimitService;
 ///
 /// It accepts services with any response body, and gives their responses the body type [`ReservedBody`]. All
 /// clones of a layer, and all services they wrap, share their counters.
+///
+/// With counters in Redis, reservations are settled by tasks of the async runtime. Before you shut it down, [wait
+/// for them](crate::rules::Engine::wait_for_settlements).
 #[derive(Debug, Clone)]
 pub struct ReservingLayer {
     limit: RateLimitLayer,

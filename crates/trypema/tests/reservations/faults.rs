@@ -185,6 +185,35 @@ fn a_failed_settlement_is_tried_again_when_its_value_is_dropped() {
     }
 }
 
+/// Also at the costs of a release or a settlement that has failed before.
+#[test]
+fn a_dropped_reservation_is_settled_after_an_outage() {
+    type End = fn(&mut Reservation);
+    let ends: [(End, [u64; 2]); 3] = [
+        (|_| (), [2, 70]),
+        (|reservation| assert!(!wait_for(reservation.release()).is_settled()), [2, 100]),
+        (
+            |reservation| assert!(!wait_for(reservation.settle(&[("tokens", 45)])).unwrap().is_settled()),
+            [2, 55],
+        ),
+    ];
+    let cases = SHARED.into_iter().flat_map(|shared| ends.map(|end| (shared, end)));
+    for ((provider, new), (end, expected)) in cases {
+        let scene = Scene::new(new);
+        let request = Request::new(&ANN).with_costs(&[("tokens", 30)]);
+        let mut reservation = wait_for(scene.engine.reserve(&request, &a_minute())).unwrap();
+        scene.proxy.refuse();
+        end(&mut reservation);
+        drop(reservation);
+        wait_until("the first failure", || scene.clock.next_wake().is_some()).unwrap();
+        scene.heal();
+        assert_eq!(scene.left(), [1, 70], "{provider}: not settled yet");
+        scene.clock.advance(Duration::from_millis(250));
+        wait_for(scene.engine.wait_for_settlements());
+        assert_eq!(scene.left(), expected, "{provider}");
+    }
+}
+
 #[test]
 fn a_cancelled_settlement_is_made_nevertheless() {
     for (provider, new) in SHARED {

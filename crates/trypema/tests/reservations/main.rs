@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
 mod bounded;
+mod edges;
 mod faults;
 mod racing;
 mod rollback;

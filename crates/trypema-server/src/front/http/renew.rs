@@ -14,7 +14,8 @@ use crate::net::ConnectionSlot;
 /// The result of renewing a reservation.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct RenewResponse {
-    /// Whether the reservation was still outstanding at one of its counters, and lasts longer now.
+    /// Whether the reservation was still outstanding, and lasts longer now. `false` also if one of its slots is
+    /// lost, because another request may have it.
     renewed: bool,
     /// Milliseconds, rounded down, after which the reservation expires; `null` if it was not renewed.
     expires_in_ms: Option<u64>,

@@ -31,6 +31,10 @@ pub(super) struct ReserveResponse<'a> {
     /// Whether an earlier request with the same id made the reservation, so that this one spent nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     repeated: Option<bool>,
+    /// Present if that reservation has been settled or released since: it holds no slot and no units. Use a new id
+    /// for new work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended: Option<bool>,
 }
 
 impl<'a> ReserveResponse<'a> {
@@ -40,6 +44,7 @@ impl<'a> ReserveResponse<'a> {
             reservation: made.text(),
             expires_in_ms: made.is_allowed().then(|| rounded_down(made.expires_in())),
             repeated: made.is_allowed().then(|| made.is_repeated()),
+            ended: made.is_ended().then_some(true),
         }
     }
 }

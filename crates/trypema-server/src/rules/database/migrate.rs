@@ -24,6 +24,14 @@ const TABLE: &str = "_trypema_migrations";
 /// ASCII.
 const LOCK: i64 = 0x0074_7279_7065_6d61;
 
+/// Locks the tables, within `lock_timeout`.
+const LOCK_TABLES: &str = include_str!("../../../migrations/lock.sql");
+
+/// Limits how long a statement waits for a lock, unless the address or the role sets `lock_timeout`. A change
+/// by a server takes less time than this.
+const LOCK_TIMEOUT: &str =
+    "SELECT set_config('lock_timeout', '1min', true) WHERE current_setting('lock_timeout') = '0'";
+
 /// The result of a migration.
 #[derive(Debug)]
 pub(crate) struct Migrated {
@@ -37,11 +45,12 @@ pub(crate) struct Migrated {
 
 impl Database {
     /// Upgrades the tables in one transaction: everything is done, or nothing. Concurrent migrations wait
-    /// for each other.
+    /// for each other, and changes in progress are finished first.
     ///
     /// # Errors
     ///
-    /// The database is unreachable, rejects a statement, or has an unrelated table of the same name.
+    /// The database is unreachable, rejects a statement, or has an unrelated table of the same name. Another
+    /// session holds a lock on a table for longer than `lock_timeout`.
     pub(crate) async fn migrate(&self) -> Result<Migrated, DatabaseError> {
         // Only connecting has a timeout: migrating large tables may take long.
         let mut connection = with_timeout(async { Ok(self.address.options()?.connect().await?) }).await?;
@@ -54,8 +63,12 @@ impl Database {
 
 async fn migrate(connection: &mut PgConnection) -> Result<Migrated, DatabaseError> {
     query("SELECT pg_advisory_xact_lock($1)").bind(LOCK).execute(&mut *connection).await?;
+    query(LOCK_TIMEOUT).execute(&mut *connection).await?;
     let known = known_versions(connection).await?;
     let (first, _, first_sql) = MIGRATIONS[0];
+    if known.contains(&first) && MIGRATIONS.iter().any(|(version, ..)| !known.contains(version)) {
+        lock_tables(connection).await?;
+    }
     let adopting =
         if known.contains(&first) { None } else { adopt::migration(connection, first_sql).await? };
     let has_to_adopt = adopting.is_some();
@@ -64,6 +77,17 @@ async fn migrate(connection: &mut PgConnection) -> Result<Migrated, DatabaseErro
     let missing = MIGRATIONS.iter().filter(|(version, ..)| !known.contains(version));
     let made = missing.map(|(_, name, _)| *name).collect();
     Ok(Migrated { made, adopted, unusable: adopt::unusable(connection).await? })
+}
+
+/// Locks the existing tables until the transaction ends, without a deadlock with changes in progress. The
+/// transaction must not have locked any of them before.
+///
+/// # Errors
+///
+/// The sessions that have locked them for longer than `lock_timeout`.
+pub(super) async fn lock_tables(connection: &mut PgConnection) -> Result<(), DatabaseError> {
+    sqlx::raw_sql(LOCK_TABLES).execute(connection).await?;
+    Ok(())
 }
 
 async fn known_versions(connection: &mut PgConnection) -> Result<Vec<i64>, DatabaseError> {

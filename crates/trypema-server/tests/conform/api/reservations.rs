@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
 use super::{check, problem};
@@ -18,6 +20,16 @@ rules:
 
 /// A text with an id that nobody has reserved, and the counter `uploads|user=ann`.
 const MADE_UP: &str = "r1.AAECAwQFBgcICQoLDA0ODxAAdXBsb2Fkc3x1c2VyPWFubg";
+
+/// Returns a text that names these counters.
+fn text_of(counters: &[String]) -> String {
+    let mut bytes = vec![8; 16];
+    for counter in counters {
+        bytes.extend_from_slice(&u16::try_from(counter.len()).unwrap().to_le_bytes());
+        bytes.extend_from_slice(counter.as_bytes());
+    }
+    format!("r1.{}", URL_SAFE_NO_PAD.encode(bytes))
+}
 
 fn post(client: &mut Client, path: &str, body: &Value) -> Reply {
     client.send("POST", path, &[], &body.to_string())
@@ -240,6 +252,8 @@ fn what_is_wrong_changes_nothing() {
     let ann = json!({"user": "ann"});
     let long = format!("r1.{}", "A".repeat(64 * 1_024));
     let cut = &text[..text.len() - 3];
+    let many = text_of(&(0..65).map(|number| number.to_string()).collect::<Vec<_>>());
+    let twice = text_of(&["all".to_owned(), "all".to_owned()]);
     let swapped = text.replacen("r1.", "r2.", 1);
     let cases = [
         ("/v1/reserve", json!({}), "missing field `attributes`, or `sets`"),
@@ -270,17 +284,21 @@ fn what_is_wrong_changes_nothing() {
         ("/v1/settle", json!({"reservation": 1, "costs": {}}), "expected a text"),
         ("/v1/settle", json!({"reservation": long, "costs": {}}), "longer than any reservation"),
         ("/v1/settle", json!({"reservation": cut, "costs": {}}), "the text is damaged"),
+        ("/v1/settle", json!({"reservation": many, "costs": {}}), "more counters than a request can have"),
+        ("/v1/settle", json!({"reservation": twice, "costs": {}}), "names a counter twice"),
         ("/v1/settle", json!({"reservation": swapped, "costs": {}}), "does not begin with `r1.`"),
         ("/v1/settle", json!({"reservation": "", "costs": {}}), "does not begin with `r1.`"),
         ("/v1/release", json!({}), "missing field `reservation`"),
         ("/v1/release", json!({"reservation": text, "costs": {}}), "unknown field `costs`"),
         ("/v1/release", json!({"reservation": cut}), "the text is damaged"),
         ("/v1/release", json!({"reservation": long}), "longer than any reservation"),
+        ("/v1/release", json!({"reservation": many}), "more counters than a request can have"),
         ("/v1/renew", json!({"ttl": "60s"}), "missing field `reservation`"),
         ("/v1/renew", json!({"reservation": text, "ttl": "0s"}), "ttl: need more than 0s and at most 1h"),
         ("/v1/renew", json!({"reservation": text, "ttl": "1d"}), "ttl: need more than 0s and at most 1h"),
         ("/v1/renew", json!({"reservation": text, "ttl": 60}), "ttl: `60` needs a unit"),
         ("/v1/renew", json!({"reservation": "r1.AAAA"}), "the text is too short"),
+        ("/v1/renew", json!({"reservation": many}), "more counters than a request can have"),
     ];
     for (path, body, expected) in &cases {
         let detail = problem(&post(&mut client, path, body), 400);

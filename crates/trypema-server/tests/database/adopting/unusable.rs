@@ -70,6 +70,25 @@ fn unusable_rows_are_set_aside_and_told() {
     assert!(!is_allowed(&service, "mallory"));
 }
 
+/// Servers ignore numbers that an algorithm does not have, and the table refuses them. So only the database
+/// has a reason.
+#[test]
+fn the_reason_of_the_database_is_told_if_the_compiler_has_none() {
+    let row = format!(
+        "INSERT INTO rate_limit_rules (id, name, key_pattern, scope, algorithm, limit_count, window_seconds, burst_limit)
+         VALUES ('{0}', 'a', 'user:{{user}}', 'user', 'fixed_window', 5, 60, 9);",
+        id("a")
+    );
+    let out = adopt(&database(&format!("{DOCUMENTED}{row}")));
+    let expected = format!("  {}: burst_limit is 9, but only token_bucket has it\n", id("a"));
+    assert!(out.contains(&expected), "{out}");
+    // The database names the column where the compiler does not.
+    let negative = row.replace(", 60, 9)", ", -5, NULL)");
+    let out = adopt(&database(&format!("{DOCUMENTED}{negative}")));
+    let expected = "-5 seconds is not a valid duration (window_seconds is -5.000000, but fixed_window needs";
+    assert!(out.contains(expected), "{out}");
+}
+
 /// Writing a rule with the same id repairs the row.
 #[test]
 fn a_repaired_row_is_not_told_any_more() {

@@ -266,8 +266,8 @@ fn calendar(random: &mut Random) -> FixedWindowNumbers {
     }
 }
 
-/// Returns a fixed window with fields that exclude each other, or that do not fit. The database does not know
-/// the names of zones, so none is only misspelled.
+/// Returns a fixed window with fields that exclude each other, or that do not fit. The lists of zones of the
+/// database and the compiler may differ, so each zone is well known, in the wrong case, or malformed.
 fn odd_calendar(random: &mut Random) -> FixedWindowNumbers {
     let starts = random.pick(&[None, Some("00:00"), Some("monday"), Some("1"), Some("28")]);
     FixedWindowNumbers {
@@ -280,7 +280,17 @@ fn odd_calendar(random: &mut Random) -> FixedWindowNumbers {
             Some(CalendarPeriod::Month),
         ]),
         zone: random
-            .pick(&[None, None, Some("Europe/Berlin"), Some(""), Some("a b"), Some("/"), Some("é")])
+            .pick(&[
+                None,
+                None,
+                Some("Europe/Berlin"),
+                Some("europe/berlin"),
+                Some("Utc"),
+                Some(""),
+                Some("a b"),
+                Some("/"),
+                Some("é"),
+            ])
             .map(str::to_owned),
         starts: starts.map(|starts| starts.parse().unwrap()),
     }

@@ -70,6 +70,10 @@ fn overrides() -> Vec<(String, &'static str)> {
         (r#"'per-user', '{"user": {}}', 'block', NULL, NULL, NULL"#, object),
         (r#"'per-user', '[]', 'block', NULL, NULL, NULL"#, object),
         (r#"'per-user', '"user"', 'block', NULL, NULL, NULL"#, object),
+        (r#"'all', '{"endpoint": null}', 'block', NULL, NULL, NULL"#, object),
+        (r#"'all', '{"endpoint": ["%ff"]}', 'block', NULL, NULL, NULL"#, object),
+        (r#"'all', '["endpoint"]', 'block', NULL, NULL, NULL"#, object),
+        (r#"'all', '"endpoint"', 'block', NULL, NULL, NULL"#, object),
         (r#"'per-user', '{"user": "a"}', NULL, NULL, NULL, NULL"#, either),
         (r#"'per-user', '{"user": "a"}', 'block', 'fixed_window', 1, 1"#, either),
         (r#"'per-user', '{"user": "a"}', 'block', NULL, 1, NULL"#, "limit_count is 1, but algorithm is NULL"),
@@ -117,6 +121,12 @@ fn rules() -> Vec<(String, &'static str)> {
             "limit_count is 0, but fixed_window needs 1 to 9007199254740991; window_seconds is 0.000000, but",
         ),
         ("burst_limit = 1", "burst_limit is 1, but only token_bucket has it"),
+        ("limits = to_jsonb(repeat('x', 9999))", "x, but only token_bucket has it"),
+        (
+            "algorithm = 'token_bucket', limit_count = NULL, window_seconds = NULL, \
+             limits = jsonb_build_array(repeat('x', 9999))",
+            "x, but needs limit_count, window_seconds and at most burst_limit",
+        ),
         ("group_ms = 1", "group_ms is 1, but only absolute, suppressed have it"),
         ("algorithm = 'absolute', group_ms = 0", "group_ms is 0, but it needs 1 to 3600000"),
         ("hard_limit_factor = 2", "hard_limit_factor is 2, but only suppressed has it"),
@@ -203,24 +213,38 @@ fn calendars() -> Vec<(String, &'static str)> {
         ("'month', 'America/Argentina/ComodRivadavia', '1', NULL", "fine"),
         ("'week', 'Etc/GMT+12', 'sunday', NULL", "fine"),
         ("'day', 'UTC', '23:59', NULL", "fine"),
-        ("'year', NULL, NULL, NULL", "per is year, but it needs day, week or month"),
+        ("'year', NULL, NULL, NULL", r#"per is "year", but it needs day, week or month"#),
         ("'day', '', NULL, NULL", zone),
-        ("'day', 'Europe/', NULL, NULL", "zone is Europe/, but it needs an IANA name such as Europe/Berlin"),
-        ("'day', 'Europe Berlin', NULL, NULL", "zone is Europe Berlin, but it needs an IANA name"),
+        (
+            "'day', 'Europe/', NULL, NULL",
+            r#"zone is "Europe/", but it needs an IANA name such as Europe/Berlin"#,
+        ),
+        ("'day', 'Europe Berlin', NULL, NULL", r#"zone is "Europe Berlin", but it needs an IANA name"#),
+        ("'day', E'a\\n\"b\"', NULL, NULL", r#"zone is "a\n\"b\"", but it needs an IANA name"#),
         ("'day', repeat('x', 65), NULL, NULL", zone),
-        ("'month', NULL, '0', NULL", "starts is 0, but per month needs a day from 1 to 28"),
-        ("'month', NULL, '29', NULL", "starts is 29, but per month needs a day from 1 to 28"),
-        ("'month', NULL, 'monday', NULL", "starts is monday, but per month needs a day from 1 to 28"),
-        ("'week', NULL, 'Monday', NULL", "starts is Monday, but per week needs a weekday such as monday"),
-        ("'day', NULL, '24:00', NULL", "starts is 24:00, but per day needs a time from 00:00 to 23:59"),
-        ("'day', NULL, '6:00', NULL", "starts is 6:00, but per day needs a time from 00:00 to 23:59"),
+        ("'day', 'x' || repeat('☂', 9999), NULL, NULL", zone),
+        (
+            "'day', 'europe/berlin', NULL, NULL",
+            r#"zone is "europe/berlin", but it needs the spelling Europe/Berlin"#,
+        ),
+        ("'day', 'utc', NULL, NULL", r#"zone is "utc", but it needs the spelling UTC"#),
+        ("'day', 'etc/GMT+12', NULL, NULL", r#"zone is "etc/GMT+12", but it needs the spelling Etc/GMT+12"#),
+        ("'month', NULL, '0', NULL", r#"starts is "0", but per month needs a day from 1 to 28"#),
+        ("'month', NULL, '29', NULL", r#"starts is "29", but per month needs a day from 1 to 28"#),
+        ("'month', NULL, 'monday', NULL", r#"starts is "monday", but per month needs a day from 1 to 28"#),
+        (
+            "'week', NULL, 'Monday', NULL",
+            r#"starts is "Monday", but per week needs a weekday such as monday"#,
+        ),
+        ("'day', NULL, '24:00', NULL", r#"starts is "24:00", but per day needs a time from 00:00 to 23:59"#),
+        ("'day', NULL, '6:00', NULL", r#"starts is "6:00", but per day needs a time from 00:00 to 23:59"#),
         ("'day', NULL, NULL, 60", "window_seconds is 60.000000, but per is given, so it must be NULL"),
         (
             "NULL, NULL, NULL, NULL",
             "window_seconds is NULL, but fixed_window needs more than 0 and at most 31622400, or per",
         ),
-        ("NULL, 'UTC', NULL, 60", "zone is UTC, but per is NULL"),
-        ("NULL, NULL, '1', 60", "starts is 1, but per is NULL"),
+        ("NULL, 'UTC', NULL, 60", r#"zone is "UTC", but per is NULL"#),
+        ("NULL, NULL, '1', 60", r#"starts is "1", but per is NULL"#),
     ];
     let columns = "per, zone, starts, window_seconds";
     let in_rule = given.map(|(values, reason)| {
@@ -233,7 +257,7 @@ fn calendars() -> Vec<(String, &'static str)> {
     });
     let other = (
         "UPDATE rate_limit_rules SET algorithm = 'sliding_window', per = 'day' WHERE id = 'all'".to_owned(),
-        "rule \"all\": per is day, but only fixed_window has it",
+        "rule \"all\": per is \"day\", but only fixed_window has it",
     );
     in_rule.into_iter().chain(in_override).chain([other]).collect()
 }

@@ -1,4 +1,4 @@
-//! A language model behind LiteLLM, which speaks a little of OpenAI's protocol.
+//! A language model behind LiteLLM, which speaks a little of OpenAI's and of Anthropic's protocol.
 
 use std::io::{BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,11 +16,16 @@ pub const WORDS: usize = 50;
 pub const WORDS_BEFORE_BREAKING: usize = 5;
 /// The usage that the last chunk of a stream reports.
 pub const USAGE: u64 = 65;
+/// The usage of a message in Anthropic's protocol.
+pub const MESSAGE_USAGE: u64 = 12;
 /// Streams take real time, because the hook renews reservations by its own clock.
 const BETWEEN_WORDS: Duration = Duration::from_millis(100);
+/// Longer than the timeouts of the test.
+const HANGS: Duration = Duration::from_secs(5);
 
 /// A server on a free port. The name of the model says what it does: `slow` streams all words, `breaking`
-/// closes the connection after some, everything else fails.
+/// closes the connection after some, `claude` answers as Anthropic does, `hanging` does not answer, everything
+/// else fails.
 pub struct Model {
     pub address: SocketAddr,
     asked: Arc<AtomicUsize>,
@@ -52,22 +57,35 @@ fn serve(stream: TcpStream, asked: &AtomicUsize) {
     let Some(request) = read(&mut stream) else { return };
     asked.fetch_add(1, Ordering::SeqCst);
     let request: Value = serde_json::from_str(request["body"].as_str().unwrap()).unwrap();
-    let words = match request["model"].as_str().unwrap() {
-        "slow" => WORDS,
-        "breaking" => WORDS_BEFORE_BREAKING,
-        _ => 0,
-    };
     let stream = stream.get_mut();
     // LiteLLM closes the connection when its client has left.
-    let _ = if words == 0 { fail(stream) } else { send(stream, words) };
+    let _ = match request["model"].as_str().unwrap() {
+        "slow" => send(stream, WORDS),
+        "breaking" => send(stream, WORDS_BEFORE_BREAKING),
+        "claude" => answer(stream, 200, &message()),
+        "hanging" => {
+            thread::sleep(HANGS);
+            Ok(())
+        }
+        _ => answer(stream, 500, &json!({"error": {"message": "out of order"}})),
+    };
 }
 
-fn fail(stream: &mut TcpStream) -> std::io::Result<()> {
-    let body = r#"{"error": {"message": "out of order"}}"#;
+/// Returns a response in Anthropic's protocol.
+fn message() -> Value {
+    json!({
+        "id": "1", "type": "message", "role": "assistant", "model": "claude", "stop_reason": "end_turn",
+        "content": [{"type": "text", "text": "hi"}],
+        "usage": {"input_tokens": 5, "output_tokens": MESSAGE_USAGE - 5},
+    })
+}
+
+fn answer(stream: &mut TcpStream, status: u16, body: &Value) -> std::io::Result<()> {
+    let body = body.to_string();
     let length = body.len();
     write!(
         stream,
-        "HTTP/1.1 500 Any\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        "HTTP/1.1 {status} Any\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
     )
 }
 

@@ -3,9 +3,18 @@
 use super::LocalLimiter;
 use crate::clock::Timestamp;
 use crate::decision::DecisionTime;
+use crate::local::lock::LockGuard;
 use crate::local::map::{KeyCall, StateMap};
 use crate::local::receipt::DecisionWithReceipt;
+use crate::local::shard::Shard;
 use crate::strategy::{Concurrency, Refund, Spend, Strategy};
+
+/// The units that a counter recorded.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::local) struct RecordedUnits {
+    pub(in crate::local) at: Timestamp,
+    pub(in crate::local) units: u64,
+}
 
 impl<S: Strategy> LocalLimiter<S> {
     /// Returns the tables of reservations. They have the same bound on their number as the counters.
@@ -13,31 +22,36 @@ impl<S: Strategy> LocalLimiter<S> {
         self.tables.get_or_init(|| StateMap::new(self.map.bound()))
     }
 
-    /// Spends by any payment. The receipt is the time at which the units were recorded.
+    /// Forgets the reservations of a key. Returns the lock of their shard: until it is released, there are none.
+    pub(in crate::local) fn forget_reservations(
+        &self,
+        key: &str,
+    ) -> Option<LockGuard<'_, Shard<Concurrency>>> {
+        let tables = self.tables.get()?;
+        let key = tables.hash_key(key);
+        let mut shard = tables.shard(key.hash);
+        tables.remove(&mut shard, &key);
+        Some(shard)
+    }
+
+    /// Spends by any payment, without notifying the observer. The receipt tells when which units were recorded.
     pub(in crate::local) fn spend_recorded<'l>(
         &self,
         key: &str,
         limit: &'l S::Limit,
         spend: Spend,
-    ) -> DecisionWithReceipt<S::Decision<'l>, Timestamp> {
-        self.with_observer(
-            key,
-            spend.cost,
-            |spent: &DecisionWithReceipt<_, _>| S::core(&spent.decision),
-            || {
-                let key = &self.map.hash_key(key);
-                let shard = &mut *self.map.shard(key.hash);
-                let now = self.clock.now();
-                let call = spend.at(now);
-                let outcome = self.commit_exactly(shard, KeyCall { key, limit, now }, call);
-                let is_recorded = S::is_admitted(&outcome) && call.cost > 0;
-                let receipt = is_recorded.then(|| S::recorded_at(limit, &outcome, call));
-                DecisionWithReceipt {
-                    decision: S::decision(limit, outcome, DecisionTime::exactly(now)),
-                    receipt,
-                }
-            },
-        )
+    ) -> DecisionWithReceipt<S::Decision<'l>, RecordedUnits> {
+        let key = &self.map.hash_key(key);
+        let shard = &mut *self.map.shard(key.hash);
+        let now = self.clock.now();
+        let call = spend.at(now);
+        let outcome = self.commit_exactly(shard, KeyCall { key, limit, now }, call);
+        let is_recorded = S::is_admitted(&outcome) && call.cost > 0;
+        let receipt = is_recorded.then(|| RecordedUnits {
+            at: S::recorded_at(limit, &outcome, call),
+            units: S::recorded_units(limit, &outcome, call),
+        });
+        DecisionWithReceipt { decision: S::decision(limit, outcome, DecisionTime::exactly(now)), receipt }
     }
 
     /// Refunds units that were recorded at `recorded`, as far as they still count. Returns their number.

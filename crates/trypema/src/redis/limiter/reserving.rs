@@ -69,7 +69,7 @@ impl<S: Wire> RedisLimiter<S> {
             key: key.clone(),
             strategy: S::NUMBER,
             recorded: S::recorded_at(limit, &outcome.outcome, outcome.call),
-            units: outcome.call.cost,
+            units: S::recorded_units(limit, &outcome.outcome, outcome.call),
             resets: u32::try_from(outcome.reply.number).unwrap_or(u32::MAX),
         });
         DecisionWithReceipt { decision: outcome.decision(limit), receipt }

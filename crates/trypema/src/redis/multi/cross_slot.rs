@@ -76,6 +76,8 @@ impl RedisRateLimiterProvider {
         let recording = keyed.iter().zip(replies).filter_map(|(keyed, reply)| {
             let is_allowed = reply.as_ref().ok()?.decision.is_allowed();
             let verb = match keyed.check.limit {
+                // A take could get a slot that was released meanwhile, and nobody would release that again.
+                Limit::Concurrency(_) if !is_allowed => Verb::DeniedElsewhere,
                 _ if !is_allowed => Verb::Reserve,
                 Limit::Suppressed(_) => Verb::DeniedElsewhere,
                 _ => return None,

@@ -37,10 +37,14 @@ enum HoldAnswer {
     Fits,
     /// It was reserved by an earlier request with the same id.
     Known,
+    /// It was reserved by an earlier request with the same id, and has been settled or released since.
+    Ended,
     /// Another request has used the id.
     Conflict,
     /// The table of reservations has no room.
     Full,
+    /// It was reserved and given back, because another check of the request was denied or failed.
+    Undone,
 }
 
 /// The reply to one check of a reservation.
@@ -53,14 +57,18 @@ struct HoldReply {
 
 impl HoldReply {
     fn is_reserved(&self) -> bool {
-        matches!(self.answer, HoldAnswer::Known | HoldAnswer::Fits)
+        matches!(self.answer, HoldAnswer::Known | HoldAnswer::Ended | HoldAnswer::Fits)
     }
 
     /// Returns the part of the reservation at this counter, if there is one.
     fn reserved(&self, check: &Check<'_>) -> Option<ReservedCheck> {
-        let is_known = self.answer == HoldAnswer::Known;
-        (self.is_reserved() && check.is_reservable())
-            .then_some(ReservedCheck { expires_in: self.expires_in, is_known })
+        let is_ended = self.answer == HoldAnswer::Ended;
+        let is_known = is_ended || self.answer == HoldAnswer::Known;
+        (self.is_reserved() && check.is_reservable()).then_some(ReservedCheck {
+            expires_in: self.expires_in,
+            is_known,
+            is_ended,
+        })
     }
 }
 
@@ -159,13 +167,16 @@ impl RedisRateLimiterProvider {
             };
             return replies.into_iter().map(as_hold).collect();
         }
-        let replies = self.hold_each(keyed, request, options).await;
+        let mut replies = self.hold_each(keyed, request, options).await;
         let is_kept = |(index, reply): (usize, &HoldResult)| match reply {
             Ok(reply) => reply.is_reserved(),
             Err(_) => request.take.if_unreachable(index) == IfUnreachable::Continue,
         };
         if !replies.iter().enumerate().all(is_kept) {
             self.undo_fitting(keyed, &replies, request).await;
+            for reply in replies.iter_mut().flatten().filter(|reply| reply.answer == HoldAnswer::Fits) {
+                reply.answer = HoldAnswer::Undone;
+            }
         }
         replies
     }
@@ -337,12 +348,15 @@ impl RedisRateLimiterProvider {
             2 => HoldAnswer::Known,
             3 => HoldAnswer::Conflict,
             4 => HoldAnswer::Full,
+            5 => HoldAnswer::Ended,
             _ => return Err(malformed()),
         };
         let mut outcome = reply.outcome();
         let expires_at = outcome.count().ok_or_else(malformed)?;
         let spend = match answer {
-            HoldAnswer::Known | HoldAnswer::Conflict => Spend { cost: 0, payment: Payment::Debit },
+            HoldAnswer::Known | HoldAnswer::Ended | HoldAnswer::Conflict => {
+                Spend { cost: 0, payment: Payment::Debit }
+            }
             _ => Spend { cost: keyed.check.cost, payment: keyed.payment },
         };
         let decision = with_strategy!(keyed.check.limit, |S, limit| {

@@ -1,13 +1,17 @@
 //! Reserving, settling, releasing and renewing.
 
+mod background;
 mod ending;
 mod holders;
+mod running;
 mod waiting;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(in crate::rules) use background::EndedReservation;
 pub(in crate::rules) use ending::{Report, Spawner};
+pub(in crate::rules) use running::RunningSettlements;
 
 use super::{Engine, PlanDecisions};
 use crate::check::{Deadline, Receipts, TakeRequest};
@@ -95,7 +99,8 @@ impl Engine {
     }
 
     /// Lets a reservation last for `ttl` from now on. Returns the time after which it expires: `ttl`, or the
-    /// `hold` of one of its concurrency rules if that is shorter. `None` if it is no longer outstanding.
+    /// `hold` of one of its concurrency rules if that is shorter. `None` if it is no longer outstanding, or if
+    /// one of its slots is lost.
     pub async fn renew(&self, reservation: &str, ttl: Duration) -> Result<Option<Duration>, TrypemaError> {
         valid_ttl(ttl)?;
         self.renew_at(&Outstanding::read(reservation)?, ttl).await
@@ -200,6 +205,7 @@ impl Engine {
             outstanding: is_allowed.then_some(outstanding),
             expires_in: parts.enforced().iter().map(|part| part.expires_in).min().unwrap_or(ttl),
             is_repeated: parts.is_repeated(),
+            is_ended: parts.is_ended(),
         }
     }
 
@@ -320,8 +326,9 @@ impl Drop for ReleaseIfCancelled<'_> {
                 checks.iter().map(|check| CounterName { key: check.key.to_owned(), is_shadow: false });
             let (engine, outstanding) =
                 (Arc::clone(self.engine), Outstanding { id, counters: names.collect() });
-            spawner.run(async move {
-                // The observer has not heard of the reservation. What cannot be released expires.
+            self.engine.run_counted(&spawner, async move {
+                // The observer has not heard of the reservation. What cannot be released expires: it is not tried
+                // again, because any number of requests may be cancelled while the store fails.
                 engine.settle_counters(&outstanding, SettleCosts::Nothing, Report::Never).await;
             });
         }
@@ -353,13 +360,15 @@ struct ReservedPart {
     expires_in: Duration,
     /// Whether an earlier request made it.
     is_known: bool,
+    /// Whether it has been settled or released since.
+    is_ended: bool,
 }
 
 impl ReservedParts {
     fn add(&mut self, outcomes: &[usize], reserved: &[Option<ReservedCheck>]) {
         let part = |(outcome, part): (&usize, &Option<ReservedCheck>)| {
-            let ReservedCheck { expires_in, is_known } = (*part)?;
-            Some(ReservedPart { outcome: *outcome, expires_in, is_known })
+            let ReservedCheck { expires_in, is_known, is_ended } = (*part)?;
+            Some(ReservedPart { outcome: *outcome, expires_in, is_known, is_ended })
         };
         self.parts.extend(outcomes.iter().zip(reserved).filter_map(part));
     }
@@ -373,5 +382,10 @@ impl ReservedParts {
     /// Whether an earlier request made the reservation.
     fn is_repeated(&self) -> bool {
         !self.enforced().is_empty() && self.enforced().iter().all(|part| part.is_known)
+    }
+
+    /// Whether the reservation, or a part of it, has been settled or released since.
+    fn is_ended(&self) -> bool {
+        self.enforced().iter().any(|part| part.is_ended)
     }
 }

@@ -6,16 +6,18 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 
+use crate::check::MAX_CHECKS;
 use crate::error::TrypemaError;
 use crate::reservation::ReservationName;
+use crate::rules::counter::MAX_BYTES as MAX_NAME_BYTES;
 use crate::rules::request::{AttributeSet, REQUESTS, Request};
 use crate::strategy::reservations::ReservationId;
 
 /// The start of every text, with the number of its format.
 const PREFIX: &str = "r1.";
 
-/// The longest text that is read: more than 64 counters with long names need.
-const MAX_TEXT_BYTES: usize = 64 * 1_024;
+/// The longest text that is read: as many counters as a request can have, with the longest names, in base64.
+const MAX_TEXT_BYTES: usize = PREFIX.len() + (16 + MAX_CHECKS * (2 + MAX_NAME_BYTES)).div_ceil(3) * 4;
 
 /// The bit of a name's length that marks the counter of a shadow rule. No name is so long.
 const SHADOW: u16 = 1 << 15;
@@ -31,17 +33,12 @@ pub(in crate::rules) struct Outstanding {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::rules) struct CounterName {
     pub(in crate::rules) key: String,
-    /// Whether the rule could not deny the request. Its counter is settled and renewed like the others, but
-    /// callers do not hear of it.
+    /// Whether the rule could not deny the request when it was made. This only matters if the rule is gone:
+    /// callers write the text, so the rules in force decide everything else.
     pub(in crate::rules) is_shadow: bool,
 }
 
 impl Outstanding {
-    /// Whether a rule that could deny the request counts it.
-    pub(in crate::rules) fn is_enforced(&self) -> bool {
-        self.counters.iter().any(|counter| !counter.is_shadow)
-    }
-
     /// Returns the text, from which any server reads the reservation again.
     pub(in crate::rules) fn text(&self) -> String {
         let mut bytes = self.id.0.to_vec();
@@ -65,19 +62,34 @@ impl Outstanding {
         if id == ReservationId::ANONYMOUS {
             return Err(invalid("the text is damaged"));
         }
-        let mut counters = Vec::new();
+        let mut counters: Vec<CounterName> = Vec::new();
         while !rest.is_empty() {
-            let damaged = invalid("the text is damaged");
-            let (length, after) = rest.split_first_chunk::<2>().ok_or(damaged.clone())?;
-            let length = u16::from_le_bytes(*length);
-            let is_shadow = length & SHADOW != 0;
-            let (key, after) =
-                after.split_at_checked(usize::from(length & !SHADOW)).ok_or(damaged.clone())?;
-            let key = String::from_utf8(key.to_vec()).map_err(|_| damaged)?;
-            counters.push(CounterName { key, is_shadow });
+            let (name, after) = CounterName::read(rest).ok_or(invalid("the text is damaged"))?;
+            if counters.len() == MAX_CHECKS {
+                return Err(invalid("the text names more counters than a request can have"));
+            }
+            if counters.iter().any(|counter| counter.key == name.key) {
+                return Err(invalid("the text names a counter twice"));
+            }
+            counters.push(name);
             rest = after;
         }
         Ok(Self { id, counters })
+    }
+}
+
+impl CounterName {
+    /// Reads the name at the start of `bytes`. Returns it with the bytes after it; `None` if no counter has such
+    /// a name.
+    fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let (length, after) = bytes.split_first_chunk::<2>()?;
+        let length = u16::from_le_bytes(*length);
+        let (is_shadow, length) = (length & SHADOW != 0, usize::from(length & !SHADOW));
+        if length == 0 || length > MAX_NAME_BYTES {
+            return None;
+        }
+        let (key, after) = after.split_at_checked(length)?;
+        Some((Self { key: String::from_utf8(key.to_vec()).ok()?, is_shadow }, after))
     }
 }
 
@@ -130,18 +142,39 @@ mod tests {
     #[test]
     fn a_text_names_its_id_and_counters() {
         let name = |(key, is_shadow): (&str, _)| CounterName { key: key.to_owned(), is_shadow };
-        let counters = [("all", false), ("per-user|user=ann", true), ("", true), ("é|x=\u{0}", false)];
-        let counters = counters.map(name).to_vec();
-        let made = Outstanding { id: ReservationId::random([7; 16]), counters };
+        let counters = [("all", false), ("per-user|user=ann", true), ("é|x=\u{0}", false)];
+        let made = named(counters.map(name).to_vec());
         assert_eq!(Outstanding::read(&made.text()).unwrap(), made);
+    }
+
+    #[test]
+    fn the_longest_text_is_read_and_no_longer_one() {
+        let counter = |number| CounterName { key: format!("{number:0>MAX_NAME_BYTES$}"), is_shadow: true };
+        let longest = named((0..MAX_CHECKS).map(counter).collect());
+        assert!(longest.text().len() <= MAX_TEXT_BYTES);
+        assert_eq!(Outstanding::read(&longest.text()).unwrap(), longest);
+        let too_many = named((0..=MAX_CHECKS).map(counter).collect());
+        assert!(Outstanding::read(&too_many.text()).is_err());
+        let short = |number: usize| CounterName { key: number.to_string(), is_shadow: false };
+        let too_many = named((0..=MAX_CHECKS).map(short).collect());
+        assert!(Outstanding::read(&too_many.text()).is_err());
+        let too_long = CounterName { key: "k".repeat(MAX_NAME_BYTES + 1), is_shadow: false };
+        assert!(Outstanding::read(&named(vec![too_long]).text()).is_err());
+        let twice = [short(1), CounterName { is_shadow: true, ..short(1) }];
+        assert!(Outstanding::read(&named(twice.to_vec()).text()).is_err());
+    }
+
+    fn named(counters: Vec<CounterName>) -> Outstanding {
+        Outstanding { id: ReservationId::random([7; 16]), counters }
     }
 
     #[test]
     fn other_texts_are_refused() {
         let zeros = format!("r1.{}", URL_SAFE_NO_PAD.encode([0; 16]));
         let cut = format!("r1.{}", URL_SAFE_NO_PAD.encode([[1; 16].as_slice(), &[9, 0, 65]].concat()));
+        let unnamed = format!("r1.{}", URL_SAFE_NO_PAD.encode([[1; 16].as_slice(), &[0, 0]].concat()));
         let long = format!("r1.{}", "A".repeat(MAX_TEXT_BYTES));
-        for text in ["", "r1.", "r2.AAAA", "r1.AAAA", "r1.%%%", "x", &zeros, &cut, &long] {
+        for text in ["", "r1.", "r2.AAAA", "r1.AAAA", "r1.%%%", "x", &zeros, &cut, &unnamed, &long] {
             assert!(Outstanding::read(text).is_err(), "{text:.40}");
         }
     }

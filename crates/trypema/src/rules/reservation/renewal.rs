@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::{FinalCosts, OnDrop, Outstanding, Reservation};
 use crate::clock::{ClockSource, Timestamp};
-use crate::rules::engine::{Engine, Spawner};
+use crate::rules::engine::{EndedReservation, Engine, Spawner};
 
 /// The renewals in the time after which a reservation would expire: one may fail, and the next one is still
 /// in time.
@@ -41,6 +41,8 @@ struct Renewal {
 struct RenewalState {
     /// `None` once the reservation is settled.
     outstanding: Option<Outstanding>,
+    /// The latest time at which it may expire.
+    expires_at: Timestamp,
     /// The time of the next renewal, with the waker that the clock holds. `None` during a renewal, and if
     /// there is nothing to renew.
     scheduled: Option<(Timestamp, Waker)>,
@@ -59,6 +61,7 @@ impl Reservation {
         let is_kept = |outstanding: &Outstanding| !outstanding.counters.is_empty();
         let state = RenewalState {
             outstanding: self.outstanding.take().filter(is_kept),
+            expires_at: self.expires_at,
             scheduled: None,
             is_scheduling: false,
             is_woken: false,
@@ -78,19 +81,20 @@ impl Reservation {
 }
 
 impl RenewingReservation {
-    /// Settles the reservation: at once if the counters are in this process, otherwise in a task. Settling
-    /// again changes nothing.
+    /// Settles the reservation: at once if the counters are in this process, otherwise in a task, which tries
+    /// again while the store fails. Settling again changes nothing.
     pub(crate) fn settle(&self, costs: FinalCosts) {
         let Renewal { engine, spawner, .. } = &*self.renewal;
-        let (outstanding, scheduled) = {
+        let (outstanding, expires_at, scheduled) = {
             let mut state = self.renewal.lock();
-            (state.outstanding.take(), state.scheduled.take())
+            (state.outstanding.take(), state.expires_at, state.scheduled.take())
         };
         if let Some((at, waker)) = scheduled {
             self.renewal.clock().forget(at, &waker);
         }
         if let Some(outstanding) = outstanding {
-            engine.settle_in_background(outstanding, costs, spawner);
+            let ended = EndedReservation { outstanding, costs, expires_at };
+            engine.settle_in_background(ended, spawner);
         }
     }
 }
@@ -160,7 +164,7 @@ impl Renewal {
             let Some((outstanding, pause)) = self.begin() else { return };
             let renewed = self.engine.renew_at(&outstanding, self.ttl).await;
             let pause = match renewed {
-                Ok(Some(expires_in)) => self.set_pause(expires_in / RENEWALS_PER_TTL),
+                Ok(Some(expires_in)) => self.renewed(expires_in),
                 // It expired or was released: no counter knows it any more.
                 Ok(None) => return,
                 // The observer reports failures.
@@ -173,13 +177,19 @@ impl Renewal {
     }
 
     fn begin(&self) -> Option<(Outstanding, Duration)> {
+        let now = self.clock().now();
         let mut state = self.lock();
         state.scheduled = None;
+        // The store may renew it and lose the reply.
+        state.expires_at = state.expires_at.max(now + state.pause * RENEWALS_PER_TTL);
         Some((state.outstanding.clone()?, state.pause))
     }
 
-    fn set_pause(&self, pause: Duration) -> Duration {
-        self.lock().pause = pause;
+    /// Keeps the time for which the reservation was renewed. Returns the pause until the next renewal.
+    fn renewed(&self, expires_in: Duration) -> Duration {
+        let (now, pause) = (self.clock().now(), expires_in / RENEWALS_PER_TTL);
+        let mut state = self.lock();
+        (state.expires_at, state.pause) = (now + expires_in, pause);
         pause
     }
 }

@@ -51,6 +51,22 @@ impl RateLimitLayerBuilder<ByRules> {
     /// the handler has set the cost or [`refund_if`](Self::refund_if) applies. A connection that is upgraded,
     /// for a WebSocket for example, outlasts its response.
     ///
+    /// While Redis is unreachable, the layer tries again to settle a response that has ended, until the reservation
+    /// has expired. A process that shuts down gracefully should [wait for
+    /// this](crate::rules::Engine::wait_for_settlements) after the last response, or those settlements are lost:
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::time::Duration;
+    /// use trypema::rules::Engine;
+    ///
+    /// # async fn serve() {}
+    /// # async fn run(engine: Arc<Engine>) {
+    /// serve().await; // until the last response has ended
+    /// let _ = tokio::time::timeout(Duration::from_secs(5), engine.wait_for_settlements()).await;
+    /// # }
+    /// ```
+    ///
     /// If this process dies, the units stay reserved for `ttl`, at most one hour; for slots of concurrency
     /// rules the `hold` of the rule counts if it is shorter. Until the response has ended, the layer renews
     /// the reservation each third of this time, even if the client reads slowly.

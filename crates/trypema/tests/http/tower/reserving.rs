@@ -4,6 +4,8 @@ mod contended;
 mod ending;
 mod handles;
 #[cfg(feature = "redis-tokio")]
+mod outages;
+#[cfg(feature = "redis-tokio")]
 mod redis;
 mod renewing;
 mod settings;

@@ -2,6 +2,7 @@
 
 use sqlx::{PgConnection, Row};
 
+use super::super::migrate::lock_tables;
 use super::super::{DatabaseError, query};
 
 /// The columns of the documented table, with the types that can be converted without loss.
@@ -65,7 +66,6 @@ const ADDED: [&str; 24] = [
     "revision",
 ];
 
-const LOCK: &str = "LOCK TABLE rate_limit_rules IN ACCESS EXCLUSIVE MODE";
 const IS_THERE: &str = "SELECT to_regclass(quote_ident(current_schema()) || '.rate_limit_rules') IS NOT NULL";
 
 /// A query for the reasons why the table cannot be altered in place, whatever its columns are.
@@ -105,7 +105,7 @@ pub(super) async fn is_there_to_adopt(connection: &mut PgConnection) -> Result<b
         return Ok(false);
     }
     obstacles(connection).await?;
-    query(LOCK).execute(&mut *connection).await?;
+    lock_tables(connection).await?;
     // Another session may have changed the table before the lock.
     obstacles(connection).await?;
     Ok(true)

@@ -1,6 +1,6 @@
 -- Reservations: their tables, beside the counters, and the verbs that use them.
 
--- The table of reservations beside the counter of a check; of a concurrency limit the state itself.
+-- The table of reservations beside the counter of a check. For a concurrency limit, the table is the state.
 local function table_at(check)
   if check.number == CONCURRENCY then
     return state_at(check)
@@ -64,7 +64,8 @@ verbs[HOLDERS] = function(check, _, reply)
 end
 
 -- Decides one check of a reservation. Its number is 0 if the counter denies it, 1 if it fits, 2 if the reservation
--- is known, 3 if its id is that of another request, and 4 if the table has no room.
+-- is known, 3 if its id is that of another request, 4 if the table has no room, and 5 if the reservation is known and
+-- has been settled or released.
 local function decide_hold(check)
   local s, state, t = check.strategy, check.entry.state, check.held.state
   local known = tables().find(t, check.id, now)
@@ -72,7 +73,7 @@ local function decide_hold(check)
     -- It spends nothing again.
     check.outcome = s.decide(check.limit, state, now, now, 0, 0)
     check.expires_at = known.expires_at
-    return known.request == check.request and 2 or 3
+    return known.request ~= check.request and 3 or known.is_settled and 5 or 2
   end
   check.outcome = s.decide(check.limit, state, now, now, check.cost, check.needed)
   check.expires_at = now + check.extra
@@ -99,31 +100,38 @@ local function commit_hold(check)
     tables().step_back(t, now, hold)
     t.is_changed = true
   end
-  -- A slot of no units is no slot.
+  -- A concurrency reservation of 0 units needs no entry.
   if check.cost == 0 and check.number == CONCURRENCY then
     return
   end
+  -- A cost of 0 is not recorded: use the present time.
+  local units, recorded = check.cost, now
+  if units > 0 then
+    recorded = s.recorded_time(check.limit, check.outcome, now)
+    units = s.recorded_units and s.recorded_units(check.limit, check.outcome, units) or units
+  end
   tables().forget_expired(t, now)
   tables().insert(t, {
-    id = check.id, request = check.request, units = check.cost, expires_at = check.expires_at, is_settled = false,
-    -- No units, no record of them.
-    recorded = check.cost > 0 and s.recorded_time(check.limit, check.outcome, now) or now,
+    id = check.id, request = check.request, units = units, expires_at = check.expires_at, is_settled = false,
+    recorded = recorded,
   })
   t.is_changed = true
 end
 
 -- Reserves all checks of a request or none.
 local function reserve_all(checks, reply)
-  local numbers, is_admitted = {}, true
+  local numbers, is_admitted, is_conflict = {}, true, false
   for i, check in ipairs(checks) do
     numbers[i] = decide_hold(check)
-    is_admitted = is_admitted and (numbers[i] == 1 or numbers[i] == 2)
+    is_admitted = is_admitted and (numbers[i] == 1 or numbers[i] == 2 or numbers[i] == 5)
+    is_conflict = is_conflict or numbers[i] == 3
   end
   for i, check in ipairs(checks) do
     local s, outcome, number = check.strategy, check.outcome, numbers[i]
     if number == 1 and is_admitted then
       commit_hold(check)
-    elseif number == 0 or number == 1 then
+    elseif (number == 0 or number == 1) and not is_conflict then
+      -- A conflict fails the request, which counts nowhere then.
       local record = number == 0 and s.commit or s.record_denied_elsewhere
       if record then
         changing(check, function(_, state)

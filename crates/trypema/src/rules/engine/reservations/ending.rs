@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::pin::pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use crate::reservation::{
 use crate::rules::engine::Engine;
 use crate::rules::request::{REQUESTS, Request};
 use crate::rules::reservation::{
-    CounterName, FinalCosts, Outstanding, SettleCosts, SettledRule, SettledStatus, Settlement,
+    CounterName, Outstanding, SettleCosts, SettledRule, SettledStatus, Settlement,
 };
 use crate::rules::set::{CompiledRule, RuleSet};
 use crate::strategy::Limit;
@@ -32,8 +31,7 @@ impl Engine {
         outstanding.into_settlement(settled)
     }
 
-    /// Settles a reservation at each of its counters. Returns a result for each of those that could deny the
-    /// request, still without its name.
+    /// Settles a reservation at each of its counters. Returns a result for each, still without its name.
     pub(in crate::rules) async fn settle_counters(
         &self,
         outstanding: &Outstanding,
@@ -44,12 +42,13 @@ impl Engine {
         let mut settlements: Vec<SettleRequest<'_>> = Vec::with_capacity(outstanding.counters.len());
         let mut settled = Vec::with_capacity(outstanding.counters.len());
         for name in &outstanding.counters {
-            let Some(counter) = ReservedCounter::named(name, &set) else {
-                settled.push(SettledRule::unnamed(Cow::Borrowed(""), SettledStatus::RuleRemoved));
-                continue;
-            };
-            settlements.push(counter.settlement(outstanding.id, costs));
-            settled.push(SettledRule::unnamed(counter.unit_name(), SettledStatus::NotOutstanding));
+            settled.push(match ReservedCounter::named(name, &set) {
+                Some(counter) => {
+                    settlements.push(counter.settlement(outstanding.id, costs));
+                    SettledRule::unnamed(counter.unit_name(), counter.is_shadow())
+                }
+                None => SettledRule::removed(name.is_shadow),
+            });
         }
         let provider = self.provider();
         let results = provider.settle_all(&settlements, provider.deadline()).wait().await;
@@ -65,38 +64,11 @@ impl Engine {
         for (settled, result) in settled.iter_mut().filter(has_rule).zip(results) {
             settled.status = status_of(result);
         }
-        let mut names = outstanding.counters.iter();
-        settled.retain(|_| names.next().is_some_and(|name| !name.is_shadow));
         settled
     }
 
-    /// Settles a reservation whose holder is gone: at once if the counters are in this process, otherwise in a
-    /// task. Outside of an async runtime, the reservation stays outstanding until it expires.
-    pub(in crate::rules) fn settle_in_background(
-        self: &Arc<Self>,
-        outstanding: Outstanding,
-        costs: FinalCosts,
-        spawner: &Spawner,
-    ) {
-        let engine = Arc::clone(self);
-        let settle = async move {
-            let units: Vec<(&str, u64)> = match &costs {
-                FinalCosts::Units(units) => units.iter().map(|(unit, cost)| (&**unit, *cost)).collect(),
-                FinalCosts::Estimate | FinalCosts::Nothing => Vec::new(),
-            };
-            let costs = match costs {
-                FinalCosts::Estimate => SettleCosts::Estimate,
-                FinalCosts::Nothing => SettleCosts::Nothing,
-                FinalCosts::Units(_) => SettleCosts::Units(&units),
-            };
-            // The observer reports failures. What cannot be settled expires.
-            engine.settle_counters(&outstanding, costs, Report::Observer).await;
-        };
-        spawner.run(settle);
-    }
-
-    /// Renews a reservation at each of its counters. Returns the time after which it expires; `None` if no
-    /// counter that could deny the request knows it any more.
+    /// Renews a reservation at each of its counters. Returns the time after which it expires; `None` if one of
+    /// its slots is lost, or if no counter that can deny requests knows it any more.
     pub(in crate::rules) async fn renew_at(
         &self,
         outstanding: &Outstanding,
@@ -105,7 +77,7 @@ impl Engine {
         let set = self.set.load_full();
         let counters = outstanding.counters.iter().filter_map(|name| ReservedCounter::named(name, &set));
         let counters: Vec<ReservedCounter<'_>> = counters.collect();
-        let holds = counters.iter().filter(|counter| !counter.is_shadow).filter_map(ReservedCounter::hold);
+        let holds = counters.iter().filter(|counter| !counter.is_shadow()).filter_map(ReservedCounter::hold);
         let ttl = holds.min().map_or(ttl, |hold| hold.min(ttl));
         let renewals: Vec<RenewRequest<'_>> = counters
             .iter()
@@ -123,14 +95,23 @@ impl Engine {
             };
             self.report_reservation(counter.key, change);
         }
-        if !outstanding.is_enforced() {
-            // No rule could deny the request, so it has nothing to lose.
+        let is_removed = |name: &CounterName| !name.is_shadow && set.rule_of_counter(&name.key).is_none();
+        if counters.iter().all(ReservedCounter::is_shadow) && !outstanding.counters.iter().any(is_removed) {
+            // No rule can deny the request, so it has nothing to lose.
             return Ok(Some(ttl));
         }
-        let enforced = counters.iter().zip(renewed).filter(|(counter, _)| !counter.is_shadow);
-        let renewed: Vec<Option<RenewedCheck>> =
-            enforced.map(|(_, renewed)| renewed).collect::<Result<_, _>>()?;
-        Ok(renewed.into_iter().flatten().map(|renewed| renewed.expires_in).min())
+        let mut is_lost = true;
+        let enforced = counters.iter().zip(renewed).filter(|(counter, _)| !counter.is_shadow());
+        let mut expires_in = ttl;
+        for (counter, renewed) in enforced {
+            match renewed? {
+                Some(renewed) => (is_lost, expires_in) = (false, expires_in.min(renewed.expires_in)),
+                // Another request may have the slot by now, whatever other counters know.
+                None if counter.hold().is_some() => return Ok(None),
+                None => {}
+            }
+        }
+        Ok((!is_lost).then_some(expires_in))
     }
 
     /// Fails if the rules do not declare one of the units.
@@ -185,13 +166,17 @@ impl Spawner {
 struct ReservedCounter<'r> {
     rule: &'r CompiledRule,
     key: &'r str,
-    is_shadow: bool,
 }
 
 impl<'r> ReservedCounter<'r> {
     /// Returns the counter of this name; `None` if no rule has it.
-    fn named(CounterName { key, is_shadow }: &'r CounterName, set: &'r RuleSet) -> Option<Self> {
-        Some(Self { rule: set.rule_of_counter(key)?, key, is_shadow: *is_shadow })
+    fn named(CounterName { key, .. }: &'r CounterName, set: &'r RuleSet) -> Option<Self> {
+        Some(Self { rule: set.rule_of_counter(key)?, key })
+    }
+
+    /// Whether the rule cannot deny requests.
+    fn is_shadow(&self) -> bool {
+        self.rule.rule.is_shadow()
     }
 
     fn check(&self, cost: u64) -> Check<'r> {

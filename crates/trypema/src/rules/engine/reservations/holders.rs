@@ -6,6 +6,7 @@ use crate::check::Check;
 use crate::error::TrypemaError;
 use crate::reservation::HeldReservation;
 use crate::rules::engine::Engine;
+use crate::rules::engine::reservations::Report;
 use crate::rules::reservation::{CounterName, Holder, Outstanding, SettleCosts, SettledStatus};
 use crate::strategy::reservations::ReservationId;
 
@@ -14,6 +15,7 @@ impl Engine {
     /// name belongs to no rule. No failure policy applies: a failure of the store is an `Err`.
     pub async fn holders(&self, key: &str) -> Result<Option<Vec<Holder>>, TrypemaError> {
         let set = self.set.load_full();
+        let key = &*set.canonical_name(key);
         let Some(rule) = set.rule_of_counter(key) else { return Ok(None) };
         let provider = self.provider();
         let check = Check::new(key, rule.limit_of(key), 0);
@@ -29,6 +31,7 @@ impl Engine {
             return Err(TrypemaError::InvalidReservation { reason: "an id has 32 hexadecimal digits" });
         }
         let set = self.set.load_full();
+        let key = &*set.canonical_name(key);
         let Some(rule) = set.rule_of_counter(key) else { return Ok(None) };
         let provider = self.provider();
         let check = Check::new(key, rule.limit_of(key), 0);
@@ -38,8 +41,8 @@ impl Engine {
             return Ok(Some(false));
         };
         let one = Outstanding { id, counters: vec![CounterName { key: key.to_owned(), is_shadow: false }] };
-        let settlement = self.settle_at(one, SettleCosts::Nothing).await;
-        match settlement.rules.into_iter().next().map(|rule| rule.status) {
+        let settled = self.settle_counters(&one, SettleCosts::Nothing, Report::Observer).await;
+        match settled.into_iter().next().map(|rule| rule.status) {
             Some(SettledStatus::Failed(error)) => Err(error),
             status => Ok(Some(matches!(status, Some(SettledStatus::Settled { .. })))),
         }
@@ -50,7 +53,7 @@ fn holder(held: &HeldReservation) -> Holder {
     Holder { id: shown_id(held.id), units: held.units, age: held.age, expires_in: held.expires_in }
 }
 
-/// Returns the id by which administrators see a reservation: a digest, because whoever knows the id itself can
+/// Returns the id by which administrators see a reservation: a digest, because a caller that knows the id itself can
 /// settle the reservation.
 fn shown_id(id: ReservationId) -> String {
     let digest = Sha256::new_with_prefix("trypema holder\0").chain_update(id.0).finalize();

@@ -77,8 +77,7 @@ impl Engine {
         }
     }
 
-    /// Returns the clock by which callers wait.
-    #[cfg(feature = "tower")]
+    /// Returns the clock by which callers and tasks wait.
     pub(in crate::rules) fn clock(&self) -> &crate::clock::ClockSource {
         self.limiter.local().clock()
     }

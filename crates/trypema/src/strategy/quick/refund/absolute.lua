@@ -13,7 +13,8 @@ local function quick_refund(key, argument, at, now, units, recorded)
     closed, oldest = unpack('<I7I7', text, 33)
   end
   units = math.min(units, open)
-  if horizon ~= window or newest > now + window or now >= oldest + window or recorded < first or recorded > newest then
+  if horizon ~= window or newest > now + window or now >= oldest + window or recorded < first or recorded > newest
+    or now >= recorded + window then
     return
   end
   if units == closed + open then
