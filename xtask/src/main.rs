@@ -32,7 +32,7 @@ cargo xtask <command>
                      with --seeds N [--from S], simulate random faults instead
   archive VERSION    copy the current Redis scripts to testdata/redis-scripts, for tests of upgrades from VERSION
   plot suppressed    draw docs/img/suppressed.svg from the simulator
-  plot strategies    draw docs/img/strategies.svg: one burst through all six strategies
+  plot strategies    draw docs/img/strategies.svg: one burst through the six strategies that limit a rate
 ";
 
 /// The manifest of the benchmarks. They are a separate workspace, because one of the measured peers is also

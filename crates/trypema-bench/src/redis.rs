@@ -11,6 +11,7 @@ mod peers;
 mod quick;
 mod report;
 mod server;
+mod settling;
 
 pub use quick::run as run_quick;
 pub use report::run;

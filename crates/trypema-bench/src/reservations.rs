@@ -62,7 +62,8 @@ pub fn run(effort: Effort<'_>) -> ExitCode {
     print_and_keep(&text, ("reservations", effort))
 }
 
-fn rules(strategy: &str, postpaid: bool) -> RuleSet {
+/// Returns one rule with a counter per user.
+pub fn rules(strategy: &str, postpaid: bool) -> RuleSet {
     let rule = format!("rules: [{{id: user, scope: user, postpaid: {postpaid}, strategy: {strategy}}}]");
     RuleSet::from_yaml(&rule, "rules.yaml").unwrap_or_else(|error| panic!("{error}"))
 }

@@ -30,7 +30,7 @@ mod time;
 mod view;
 
 pub use answer::{Answer, Head, Value, Wait};
-pub use limit::{Limit, Seed};
+pub use limit::{CompatArgs, Limit};
 pub use local::Local;
 pub use parse::{Line, ParseError, Trace, What};
 pub use provider::{Provider, TimedCall, Unsupported};

@@ -122,9 +122,9 @@ pub struct ReservationEvent<'a> {
 
 /// A change of a reservation at one counter.
 ///
-/// The expiry of a reservation is no event: its counter may be in Redis, and nobody is told. Count it from the
-/// times of the other changes. Each reservation ends at the time that its last `Reserved` or `Renewed` told,
-/// unless a `Settled` or `Released` comes first, possibly in another process.
+/// Expiry causes no event, because Redis does not report it. Count it from the times of the other changes.
+/// Each reservation ends at the time that its last `Reserved` or `Renewed` reported, unless a `Settled` or
+/// `Released` comes first, possibly in another process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReservationChange {

@@ -64,6 +64,7 @@ pub use lease::{InstanceLiveness, LeaseArgs, LeaseResponse};
 pub use limiter::RedisLimiter;
 pub use provider::{RedisRateLimiterOptions, RedisRateLimiterProvider};
 pub use receipt::RedisReceipt;
+#[cfg(feature = "unstable-testkit")]
 #[doc(hidden)]
 pub use script::{ScriptSource, script_sources, script_sources_without_quick};
 pub use transport::{RedisConnection, RedisStats};

@@ -1,9 +1,9 @@
 //! The seven algorithms as pure functions: state, limit, time and cost go in; an outcome and the new state come
 //! out.
 //!
-//! Nothing here reads a clock, takes a lock, waits, draws a random number or logs. A provider stores the
-//! state, and calls [`Strategy::decide`] and [`Strategy::commit`]; it knows nothing else about an algorithm.
-//! Counts and times are integers below 2^53, which Lua's doubles represent exactly, so that a Lua twin can
+//! Nothing here reads a clock, waits, draws a random number or logs, and no decision takes a lock. A provider
+//! stores the state, and calls [`Strategy::decide`] and [`Strategy::commit`]; it knows nothing else about an
+//! algorithm. Counts and times are integers below 2^53, which Lua's doubles represent exactly, so that a Lua twin can
 //! repeat every step.
 //!
 //! ```

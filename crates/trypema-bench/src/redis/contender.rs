@@ -38,8 +38,10 @@ pub const GCRA: &str = "smallest GCRA script (G)";
 pub const PUBLISHED_ABSOLUTE: &str = "trypema 2.2.1 absolute (P)";
 pub const PUBLISHED_SUPPRESSED: &str = "trypema 2.2.1 suppressed (P)";
 pub const ABSOLUTE: &str = "ours: absolute";
-/// Only for measuring its script.
-pub const LEASED: &str = "ours: absolute, leases";
+/// Leases, only for measuring their scripts.
+pub const ABSOLUTE_LEASES: &str = "ours: absolute, leases";
+pub const SLIDING_WINDOW_LEASES: &str = "ours: sliding window, leases";
+pub const FIXED_WINDOW_LEASES: &str = "ours: fixed window, leases";
 pub const SUPPRESSED: &str = "ours: suppressed";
 pub const TOKEN_BUCKET: &str = "ours: token bucket";
 pub const TOKEN_BUCKET_OF_TWO: &str = "ours: token bucket, two limits";
@@ -105,7 +107,11 @@ pub async fn open(name: &str, load: Load, at: (&str, &[String])) -> Box<dyn Driv
 pub fn open_ours(name: &str, load: Load, names: &[String], limiter: trypema::RateLimiter) -> Box<dyn Driven> {
     match name {
         ABSOLUTE => driven(ours::Ours { limiter, limit: ours::absolute(load) }, names),
-        LEASED => driven(ours::Ours { limiter, limit: ours::leased(load) }, names),
+        ABSOLUTE_LEASES => driven(ours::Ours { limiter, limit: ours::absolute_leases(load) }, names),
+        SLIDING_WINDOW_LEASES => {
+            driven(ours::Ours { limiter, limit: ours::sliding_window_leases(load) }, names)
+        }
+        FIXED_WINDOW_LEASES => driven(ours::Ours { limiter, limit: ours::fixed_window_leases(load) }, names),
         SUPPRESSED => driven(ours::Ours { limiter, limit: ours::suppressed(load) }, names),
         TOKEN_BUCKET => driven(ours::Ours { limiter, limit: ours::token_bucket(load) }, names),
         TOKEN_BUCKET_OF_TWO => driven(ours::Ours { limiter, limit: ours::token_bucket_of_two(load) }, names),

@@ -52,7 +52,7 @@ fn an_hour(load: Load) -> u64 {
 pub struct Absolute(RateLimit);
 pub struct Suppressed(RateLimit);
 /// A limit whose units are leased, as an instance of the hybrid provider does.
-pub struct Leases(AbsoluteLimit);
+pub struct Leases<L>(L);
 /// Two token bucket limits. Their state differs from that of one limit, so the keys differ as well.
 pub struct TwoLimits(TokenBucketLimits);
 
@@ -73,8 +73,16 @@ pub fn suppressed(load: Load) -> Suppressed {
     Suppressed(rate(load))
 }
 
-pub fn leased(load: Load) -> Leases {
+pub fn absolute_leases(load: Load) -> Leases<AbsoluteLimit> {
     Leases(AbsoluteLimit::per_window(an_hour(load), HOUR).expect("a valid limit"))
+}
+
+pub fn sliding_window_leases(load: Load) -> Leases<SlidingWindowLimit> {
+    Leases(sliding_window(load))
+}
+
+pub fn fixed_window_leases(load: Load) -> Leases<FixedWindowLimit> {
+    Leases(fixed_window(load))
 }
 
 fn token_limit(load: Load) -> TokenLimit {
@@ -149,21 +157,30 @@ contender!(SlidingWindowLimit, sliding_window, take,);
 contender!(FixedWindowLimit, fixed_window, take,);
 contender!(AbuseLimit, abuse, take,);
 
-impl Contender for Ours<Leases> {
-    type Key = RedisKey;
+/// Implements [`Contender`] by requesting a lease.
+macro_rules! leasing_contender {
+    ($limit:ty, $strategy:ident) => {
+        impl Contender for Ours<Leases<$limit>> {
+            type Key = RedisKey;
 
-    fn key(name: &str) -> RedisKey {
-        key(name)
-    }
+            fn key(name: &str) -> RedisKey {
+                key(name)
+            }
 
-    async fn check(&self, key: &RedisKey) -> Result<bool, String> {
-        let params = LeaseParams { need: 1, want: 8, length_us: 500_000, ..LeaseParams::default() };
-        let instance = InstanceLiveness { id: 1, live_for_us: 3_000_000 };
-        let args = LeaseArgs { params, instance };
-        let response = self.limiter.redis().absolute().lease(key, &self.limit.0, args).await;
-        response.map(|response| response.lease.units > 0).map_err(|failure| failure.to_string())
-    }
+            async fn check(&self, key: &RedisKey) -> Result<bool, String> {
+                let params = LeaseParams { need: 1, want: 8, length_us: 500_000, ..LeaseParams::default() };
+                let instance = InstanceLiveness { id: 1, live_for_us: 3_000_000 };
+                let args = LeaseArgs { params, instance };
+                let response = self.limiter.redis().$strategy().lease(key, &self.limit.0, args).await;
+                response.map(|response| response.lease.units > 0).map_err(|failure| failure.to_string())
+            }
+        }
+    };
 }
+
+leasing_contender!(AbsoluteLimit, absolute);
+leasing_contender!(SlidingWindowLimit, sliding_window);
+leasing_contender!(FixedWindowLimit, fixed_window);
 
 impl Contender for Ours<TwoLimits> {
     type Key = RedisKey;

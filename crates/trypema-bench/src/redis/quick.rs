@@ -1,19 +1,29 @@
-//! Measures the script time that the short version of a script's usual case (`quick/*.lua`) saves: `cargo
-//! xtask bench quick`.
+//! Measures the script time that the short version of a script's usual case (`quick/*.lua` and
+//! `quick/refund/*.lua`) saves: `cargo xtask bench quick`.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use super::contender::{
-    ABSOLUTE, FIXED_WINDOW, LEASED, Load, SLIDING_WINDOW, SUPPRESSED, TOKEN_BUCKET, TOKEN_BUCKET_OF_TWO,
-    key_names, open_ours,
+    ABSOLUTE, ABSOLUTE_LEASES, FIXED_WINDOW, FIXED_WINDOW_LEASES, Load, SLIDING_WINDOW,
+    SLIDING_WINDOW_LEASES, SUPPRESSED, TOKEN_BUCKET, TOKEN_BUCKET_OF_TWO, key_names, open_ours,
 };
 use super::ours;
 use super::server::Place;
+use super::settling::{self, SETTLED, Settling};
 use crate::measure::median;
 
-const NAMES: [&str; 7] =
-    [ABSOLUTE, LEASED, SUPPRESSED, TOKEN_BUCKET, TOKEN_BUCKET_OF_TWO, SLIDING_WINDOW, FIXED_WINDOW];
+const NAMES: [&str; 9] = [
+    ABSOLUTE,
+    ABSOLUTE_LEASES,
+    SUPPRESSED,
+    TOKEN_BUCKET,
+    TOKEN_BUCKET_OF_TWO,
+    SLIDING_WINDOW,
+    SLIDING_WINDOW_LEASES,
+    FIXED_WINDOW,
+    FIXED_WINDOW_LEASES,
+];
 const ROUNDS: usize = 7;
 const SLICE: Duration = Duration::from_millis(200);
 
@@ -33,6 +43,11 @@ struct Measured {
 const ALONE: Calls = Calls { load: Load::Plenty, in_flight: 1, keys: 1 };
 const MANY_KEYS: Calls = Calls { load: Load::Young, in_flight: 64, keys: 10_000 };
 
+/// The settlements of both columns. Each settles the only reservation of its key, so that the table beside the
+/// counter is as short as it usually is.
+const SETTLEMENTS: [Settling; 2] =
+    [Settling { in_flight: 1, keys: 1_000 }, Settling { in_flight: 64, keys: 10_000 }];
+
 /// Prints the microseconds inside commands per call, with and without the short versions.
 pub fn run() -> ExitCode {
     let mut place = Place::new();
@@ -44,13 +59,20 @@ pub fn run() -> ExitCode {
     );
     println!("| --- | ---: | ---: | ---: | ---: |");
     for name in NAMES {
-        let cells = [ALONE, MANY_KEYS].map(|calls| {
-            let [with, without] = measured(&mut place, &urls, &Measured { name, calls });
-            format!("{with:.1}, {without:.1} | {:.0} %", 100.0 * (1.0 - with / without))
-        });
+        let cells =
+            [ALONE, MANY_KEYS].map(|calls| cell(measured(&mut place, &urls, &Measured { name, calls })));
         println!("| {name} | {} |", cells.join(" | "));
     }
+    for (name, strategy) in SETTLED {
+        let cells = SETTLEMENTS.map(|settling| cell(settled(&mut place, &urls, (strategy, settling))));
+        println!("| ours: {name}, settling | {} |", cells.join(" | "));
+    }
     ExitCode::SUCCESS
+}
+
+/// Returns two columns of the table: the times with and without the short versions, and the share saved.
+fn cell([with, without]: [f64; 2]) -> String {
+    format!("{with:.1}, {without:.1} | {:.0} %", 100.0 * (1.0 - with / without))
 }
 
 /// Returns one median per address. The rounds of the two addresses alternate.
@@ -73,6 +95,22 @@ fn measured(place: &mut Place, urls: &[String; 2], measured: &Measured) -> [f64;
             let before = place.server.spent();
             let tally = contender.drive(&place.runtime, calls.in_flight, SLICE);
             times.push((place.server.spent().commands - before.commands) / tally.calls as f64);
+        }
+    }
+    rounds.map(|times| median(times).unwrap_or_default())
+}
+
+/// Returns the same for settlements. Only they are measured, not the reservations before them.
+fn settled(place: &mut Place, urls: &[String; 2], (strategy, settling): (&str, Settling)) -> [f64; 2] {
+    place.server.flush();
+    let engines = urls.each_ref().map(|url| place.runtime.block_on(settling::engine(url, strategy)));
+    let mut rounds = [Vec::new(), Vec::new()];
+    for _ in 0..ROUNDS {
+        for (engine, times) in engines.iter().zip(&mut rounds) {
+            let reserved = place.runtime.block_on(settling.reserve(engine));
+            let before = place.server.spent();
+            place.runtime.block_on(settling.settle(reserved));
+            times.push((place.server.spent().commands - before.commands) / settling.keys as f64);
         }
     }
     rounds.map(|times| median(times).unwrap_or_default())

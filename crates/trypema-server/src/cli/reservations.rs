@@ -17,7 +17,7 @@ pub(super) struct Reserve {
     #[arg(long, default_value = "60s", value_name = "TIME")]
     ttl: String,
     /// Id that makes the request safe to repeat: the same id, attributes and costs return the same
-    /// reservation. Whoever knows it can settle the reservation
+    /// reservation. Any caller that knows the id can settle the reservation
     #[arg(long)]
     id: Option<String>,
     #[command(flatten)]

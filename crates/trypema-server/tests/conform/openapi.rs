@@ -114,10 +114,10 @@ fn every_route_is_described_and_the_reverse() {
     assert_eq!(described, BTreeSet::from(ROUTES));
     let service = InProcess::start("");
     let mut client = service.client();
-    let told = client.send("GET", "/", &[], "").body;
+    let body = client.send("GET", "/", &[], "").body;
     for route in ROUTES.iter().filter(|route| **route != "/") {
         let path = route.trim_end_matches("{profile}");
-        assert!(told.contains(path), "{route} is not told to people");
+        assert!(body.contains(path), "{route} is not told to people");
     }
     for (path, method, _) in operations(&document) {
         let reply = client.send(

@@ -31,8 +31,8 @@ const ERROR: &str = "trypema_rules_reloads_total{result=\"error\"}";
 
 /// Returns ann's limit and remaining units under the only rule.
 fn ann(service: &Service) -> (u64, u64) {
-    let told = service.get("/v1/keys/per-user%7Cuser=ann").json();
-    (told["limit"].as_u64().unwrap(), told["remaining"].as_u64().unwrap())
+    let body = service.get("/v1/keys/per-user%7Cuser=ann").json();
+    (body["limit"].as_u64().unwrap(), body["remaining"].as_u64().unwrap())
 }
 
 fn spend(service: &Service, cost: u64) -> Value {
@@ -92,8 +92,8 @@ fn an_invalid_file_changes_nothing_and_is_told() {
     assert_eq!(ann(&service), (10, 6), "the old rules are in force");
     let ready = service.readiness();
     assert_eq!((ready.status, &ready.json()["ready"]), (200, &json!(true)));
-    let told = ready.json()["refused_rules"].as_str().unwrap().to_owned();
-    assert!(told.contains(&place) && told.contains("everybody"), "{told}");
+    let reason = ready.json()["refused_rules"].as_str().unwrap().to_owned();
+    assert!(reason.contains(&place) && reason.contains("everybody"), "{reason}");
     let line = service.program.line("is invalid; keeping the previous 1 rules").unwrap();
     assert!(line.contains(&place) && line.contains("everybody"), "{line}");
     replace(&service.rules_file(), &rules(12));
@@ -116,10 +116,10 @@ fn refused_rules_are_for_administrators() {
     let token = ("authorization", "Bearer secret-of-the-test");
     assert_eq!(service.client().send("GET", "/readyz", &[token], "").json().get("refused_rules"), None);
     let of_a_caller = ("authorization", "Bearer secret-of-a-caller");
-    let untold = service.admin_client().send("GET", "/readyz", &[of_a_caller], "").json();
-    assert_eq!(untold.get("refused_rules"), None);
-    let told = service.admin_client().send("GET", "/readyz", &[token], "").json();
-    assert!(told["refused_rules"].as_str().unwrap().contains("everybody"), "{told}");
+    let without_reason = service.admin_client().send("GET", "/readyz", &[of_a_caller], "").json();
+    assert_eq!(without_reason.get("refused_rules"), None);
+    let body = service.admin_client().send("GET", "/readyz", &[token], "").json();
+    assert!(body["refused_rules"].as_str().unwrap().contains("everybody"), "{body}");
 }
 
 /// Kubernetes swaps the directory behind a symbolic link. The path of the file never changes.
@@ -151,8 +151,8 @@ fn a_file_that_is_away_for_a_while_changes_nothing() {
     fs::remove_file(service.rules_file()).unwrap();
     wait_until("its absence to be noticed", || service.metric(ERROR) == 1.0).unwrap();
     assert_eq!(ann(&service), (10, 6));
-    let told = service.readiness().json();
-    assert!(told["refused_rules"].as_str().unwrap().contains("rules.yaml"), "{told}");
+    let body = service.readiness().json();
+    assert!(body["refused_rules"].as_str().unwrap().contains("rules.yaml"), "{body}");
     fs::write(service.rules_file(), rules(12)).unwrap();
     wait_for_limit(&service, 12);
     assert_eq!(ann(&service), (12, 8));
@@ -172,9 +172,9 @@ fn a_file_that_is_being_written_is_not_read() {
             let mut client = service.client();
             let mut seen = Vec::new();
             loop {
-                let told = client.send("GET", "/v1/rules", &[], "").json();
-                let limit = told["rules"][0]["strategy"]["absolute"]["limit"].as_u64().unwrap();
-                let state = (told["rules"].as_array().unwrap().len(), limit);
+                let body = client.send("GET", "/v1/rules", &[], "").json();
+                let limit = body["rules"][0]["strategy"]["absolute"]["limit"].as_u64().unwrap();
+                let state = (body["rules"].as_array().unwrap().len(), limit);
                 if seen.last() != Some(&state) {
                     seen.push(state);
                 }

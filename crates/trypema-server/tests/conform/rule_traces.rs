@@ -67,14 +67,14 @@ impl RuleSubject for OverHttp {
             StepRequest::Reserve(request, name) => {
                 let request = ReserveBody { ttl: Some(Period(request.ttl())), ..request.clone() };
                 let reply = self.post(at, "/v1/reserve", &request);
-                let told = reply.json();
-                if let (Some(name), Some(text)) = (name, text(&told["reservation"])) {
+                let body = reply.json();
+                if let (Some(name), Some(text)) = (name, text(&body["reservation"])) {
                     self.texts.insert(name.clone(), text);
                 }
-                let reserved = told["expires_in_ms"].as_u64().map(|milliseconds| ReservedAnswer {
+                let reserved = body["expires_in_ms"].as_u64().map(|milliseconds| ReservedAnswer {
                     expires_in: Duration::from_millis(milliseconds),
-                    is_repeated: told["repeated"].as_bool().unwrap(),
-                    is_ended: told["ended"].as_bool().unwrap_or_default(),
+                    is_repeated: body["repeated"].as_bool().unwrap(),
+                    is_ended: body["ended"].as_bool().unwrap_or_default(),
                 });
                 StepAnswer::Reserved(ReserveAnswer { verdict: answer_of(&reply), reserved })
             }
@@ -89,8 +89,8 @@ impl RuleSubject for OverHttp {
             StepRequest::Renew(renew) => {
                 let body = json!({"reservation": self.text(&renew.reservation), "ttl": renew.ttl});
                 let reply = self.post(at, "/v1/renew", &body);
-                let expires_in = |told: Value| told["expires_in_ms"].as_u64().map(Duration::from_millis);
-                StepAnswer::Renewed(accepted(&reply).map(|told| RenewedAnswer(expires_in(told))))
+                let expires_in = |body: Value| body["expires_in_ms"].as_u64().map(Duration::from_millis);
+                StepAnswer::Renewed(accepted(&reply).map(|body| RenewedAnswer(expires_in(body))))
             }
             StepRequest::Replace(rules) => {
                 self.service.app.replace_rules(RuleSet::compile(rules).unwrap());
@@ -120,43 +120,43 @@ fn settled(reply: &Reply) -> Result<Settled, String> {
         "rule_removed" => SettledAnswer::Removed,
         other => panic!("{other}"),
     };
-    let told = accepted(reply)?;
-    let rules = told["rules"].as_array().unwrap().iter();
+    let body = accepted(reply)?;
+    let rules = body["rules"].as_array().unwrap().iter();
     Ok(rules.map(|rule| (text(&rule["key"]).unwrap(), answer(rule))).collect())
 }
 
 fn answer_of(reply: &Reply) -> RuleAnswer {
-    let told = reply.json();
+    let body = reply.json();
     if reply.status == 400 || reply.status == 409 {
-        return RuleAnswer::error(told["detail"].as_str().unwrap());
+        return RuleAnswer::error(body["detail"].as_str().unwrap());
     }
     assert_eq!(reply.status, 200, "{reply:?}");
-    let counters = told["rules"].as_array().unwrap().iter().map(counter).collect();
-    RuleAnswer { outcome: outcome(&told), counters, candidates: None }
+    let counters = body["rules"].as_array().unwrap().iter().map(counter).collect();
+    RuleAnswer { outcome: outcome(&body), counters, candidates: None }
 }
 
 fn text(value: &Value) -> Option<String> {
     value.as_str().map(str::to_owned)
 }
 
-fn outcome(told: &Value) -> RuleOutcome {
+fn outcome(body: &Value) -> RuleOutcome {
     let listed =
-        text(&told["listed_by"]).map(|by| format!("{by}={}", told["listed_entry"].as_str().unwrap()));
-    let by = || text(&told["decided_by"]).unwrap();
-    let wait = told["retry_after_ms"].as_u64().map(Duration::from_millis);
-    assert_eq!(told["allowed"], told["outcome"] == "allowed", "{told}");
-    match (told["outcome"].as_str().unwrap(), listed) {
+        text(&body["listed_by"]).map(|by| format!("{by}={}", body["listed_entry"].as_str().unwrap()));
+    let by = || text(&body["decided_by"]).unwrap();
+    let wait = body["retry_after_ms"].as_u64().map(Duration::from_millis);
+    assert_eq!(body["allowed"], body["outcome"] == "allowed", "{body}");
+    match (body["outcome"].as_str().unwrap(), listed) {
         ("allowed", listed) => {
-            assert_eq!((wait, &told["decided_by"]), (Some(Duration::ZERO), &Value::Null), "{told}");
+            assert_eq!((wait, &body["decided_by"]), (Some(Duration::ZERO), &Value::Null), "{body}");
             listed.map_or(RuleOutcome::Allowed, RuleOutcome::AllowedByList)
         }
         ("blocked", listed) => {
-            assert_eq!(wait, None, "{told}");
+            assert_eq!(wait, None, "{body}");
             listed.map_or_else(|| RuleOutcome::Blocked(by()), RuleOutcome::BlockedByList)
         }
         ("denied", None) => RuleOutcome::Denied { by: by(), wait },
         ("throttled", None) => RuleOutcome::Throttled { by: by(), wait: wait.unwrap() },
-        _ => panic!("{told}"),
+        _ => panic!("{body}"),
     }
 }
 

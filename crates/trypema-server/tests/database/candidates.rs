@@ -36,13 +36,13 @@ fn ask(client: &mut Client, user: &str) -> Value {
 /// Returns the counts of the only candidate: both allowed, both denied, only the candidate would deny, only
 /// the candidate would allow.
 fn counts(client: &mut Client) -> [u64; 4] {
-    let told = client.send("GET", "/v1/candidates", &[], "").json();
-    assert_eq!(told["candidates"].as_array().map(Vec::len), Some(1), "{told}");
-    let report = &told["candidates"][0];
+    let body = client.send("GET", "/v1/candidates", &[], "").json();
+    assert_eq!(body["candidates"].as_array().map(Vec::len), Some(1), "{body}");
+    let report = &body["candidates"][0];
     assert_eq!(
         (&report["rule"], &report["candidate"]),
         (&json!("per-user"), &json!("per-user-next")),
-        "{told}"
+        "{body}"
     );
     ["both_allowed", "both_denied", "would_deny", "would_allow"].map(|count| report[count].as_u64().unwrap())
 }
@@ -52,13 +52,13 @@ fn counts(client: &mut Client) -> [u64; 4] {
 fn twelve_requests(service: &Service, live: u64, expected: [u64; 4]) {
     let mut client = service.client();
     for request in 0..12 {
-        let told = ask(&mut client, "ann");
-        assert_eq!(told["allowed"], json!(request < live), "request {request}: {told}");
-        let rules = told["rules"].as_array().unwrap();
+        let body = ask(&mut client, "ann");
+        assert_eq!(body["allowed"], json!(request < live), "request {request}: {body}");
+        let rules = body["rules"].as_array().unwrap();
         assert_eq!(
             (rules.len(), &rules[0]["rule"], &rules[0]["limit"]),
             (1, &json!("per-user"), &json!(live)),
-            "{told}"
+            "{body}"
         );
     }
     assert_eq!(counts(&mut client), expected);

@@ -197,7 +197,7 @@ fn sorted(mut rules: Rules) -> Rules {
 
 /// Statements that were written for the documented table work on ours.
 #[test]
-fn the_statements_of_the_seed_work() {
+fn statements_for_the_documented_table_work() {
     let scene = Scene::start();
     let service = scene.service(&[]);
     let insert = "

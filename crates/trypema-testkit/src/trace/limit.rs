@@ -16,9 +16,9 @@ use crate::model::WhileBlocked;
 #[derive(Debug, Clone, PartialEq)]
 pub enum Limit {
     /// A sliding window.
-    Absolute(AbsoluteLimit, Seed),
+    Absolute(AbsoluteLimit, CompatArgs),
     /// A sliding window that sheds load.
-    Suppressed(SuppressedLimit, Seed),
+    Suppressed(SuppressedLimit, CompatArgs),
     /// One or more token buckets.
     TokenBucket(TokenBucketLimits),
     /// A fixed window.
@@ -33,14 +33,14 @@ pub enum Limit {
 
 /// The arguments of `inc` of the trypema 1.x API: a rate with each call, the options once.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Seed {
+pub struct CompatArgs {
     /// The rate of each call.
     pub rate: RateLimit,
     /// The options of the limiter.
     pub options: LocalRateLimiterOptions,
 }
 
-impl Seed {
+impl CompatArgs {
     /// Fails if the options changed: calls of the trypema 1.x API set them once, so a trace must not change
     /// them.
     pub(super) fn check(&self, options: &LocalRateLimiterOptions) -> Result<(), Unsupported> {
@@ -84,7 +84,9 @@ pub(super) fn is_strategy(word: &str) -> bool {
 /// Parses the words of a limit line.
 pub(super) fn limit(words: &[&str]) -> Result<Limit, NoLimit> {
     match words {
-        ["absolute", options @ ..] => windowed(options).map(|(window, seed)| Limit::Absolute(window, seed)),
+        ["absolute", options @ ..] => {
+            windowed(options).map(|(window, compat)| Limit::Absolute(window, compat))
+        }
         ["suppressed", options @ ..] => suppressed(options),
         ["token_bucket", limits @ ..] => {
             let limits = limits.iter().map(|word| {
@@ -154,7 +156,7 @@ pub(super) fn rate(text: &str) -> Result<RateLimit, NoLimit> {
     Ok(RateLimit::try_from(units / (per_us as f64 / 1e6))?)
 }
 
-fn windowed(options: &[&str]) -> Result<(AbsoluteLimit, Seed), NoLimit> {
+fn windowed(options: &[&str]) -> Result<(AbsoluteLimit, CompatArgs), NoLimit> {
     let mut rate_word = None;
     let mut window = None;
     let mut group = RateGroupSizeMs::try_from(10)?;
@@ -179,15 +181,16 @@ fn windowed(options: &[&str]) -> Result<(AbsoluteLimit, Seed), NoLimit> {
         rate_group_size_ms: group,
         hard_limit_factor: factor,
     };
-    Ok((if is_sticky { limit.sticky() } else { limit }, Seed { rate, options }))
+    Ok((if is_sticky { limit.sticky() } else { limit }, CompatArgs { rate, options }))
 }
 
 fn suppressed(options: &[&str]) -> Result<Limit, NoLimit> {
-    let (_, seed) = windowed(options)?;
-    let LocalRateLimiterOptions { window_size_seconds, rate_group_size_ms, hard_limit_factor } = seed.options;
-    let limit = SuppressedLimit::new(seed.rate, window_size_seconds, rate_group_size_ms, hard_limit_factor);
+    let (_, compat) = windowed(options)?;
+    let LocalRateLimiterOptions { window_size_seconds, rate_group_size_ms, hard_limit_factor } =
+        compat.options;
+    let limit = SuppressedLimit::new(compat.rate, window_size_seconds, rate_group_size_ms, hard_limit_factor);
     let limit = if options.contains(&"sticky") { limit.sticky() } else { limit };
-    Ok(Limit::Suppressed(limit, seed))
+    Ok(Limit::Suppressed(limit, compat))
 }
 
 fn abuse(options: &[&str]) -> Result<Limit, NoLimit> {

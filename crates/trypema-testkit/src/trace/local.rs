@@ -14,7 +14,7 @@ use super::limit::Limit;
 use super::parse::Trace;
 use super::provider::{Provider, TimedCall, Unsupported};
 use super::step::Verb;
-use super::view::{check_answer, seed_answer};
+use super::view::{check_answer, compat_answer};
 
 /// The local provider with all of its verbs.
 #[derive(Debug)]
@@ -63,26 +63,26 @@ impl Provider for Local {
         }
         let local = self.limiter.local();
         match call.limit {
-            Limit::Absolute(limit, seed) => match call.verb {
+            Limit::Absolute(limit, compat) => match call.verb {
                 Verb::Inc(cost) => {
-                    seed.check(&self.options)?;
-                    Ok(seed_answer(local.absolute().inc(call.key, &seed.rate, *cost)))
+                    compat.check(&self.options)?;
+                    Ok(compat_answer(local.absolute().inc(call.key, &compat.rate, *cost)))
                 }
                 Verb::IsAllowed => {
-                    seed.check(&self.options)?;
-                    Ok(seed_answer(local.absolute().is_allowed(call.key)))
+                    compat.check(&self.options)?;
+                    Ok(compat_answer(local.absolute().is_allowed(call.key)))
                 }
                 Verb::SetRate(rate) => Ok(truth(local.absolute().set_rate_limit(call.key, rate))),
                 _ => core::<_, &LocalLimiter<_>>(&&**local.absolute(), limit, call, &mut self.receipts),
             },
-            Limit::Suppressed(limit, seed) => match call.verb {
+            Limit::Suppressed(limit, compat) => match call.verb {
                 Verb::Inc(cost) => {
-                    seed.check(&self.options)?;
-                    Ok(seed_answer(local.suppressed().inc(call.key, &seed.rate, *cost)))
+                    compat.check(&self.options)?;
+                    Ok(compat_answer(local.suppressed().inc(call.key, &compat.rate, *cost)))
                 }
                 Verb::IsAllowed => {
-                    seed.check(&self.options)?;
-                    Ok(seed_answer(local.suppressed().is_allowed(call.key)))
+                    compat.check(&self.options)?;
+                    Ok(compat_answer(local.suppressed().is_allowed(call.key)))
                 }
                 Verb::SetRate(rate) => Ok(truth(local.suppressed().set_rate_limit(call.key, rate))),
                 _ => core::<_, &LocalLimiter<_>>(&&**local.suppressed(), limit, call, &mut self.receipts),

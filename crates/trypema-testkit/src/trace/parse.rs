@@ -84,7 +84,7 @@ impl Trace {
     /// Returns the options for calls of the trypema 1.x API: those of the first limit that has any.
     pub fn window_options(&self) -> Result<LocalRateLimiterOptions, TrypemaError> {
         let options = self.lines.iter().find_map(|line| match &line.what {
-            What::Limit(Limit::Absolute(_, seed) | Limit::Suppressed(_, seed)) => Some(seed.options),
+            What::Limit(Limit::Absolute(_, compat) | Limit::Suppressed(_, compat)) => Some(compat.options),
             _ => None,
         });
         match options {

@@ -14,7 +14,7 @@ use super::limit::Limit;
 use super::parse::Trace;
 use super::provider::{Provider, TimedCall, Unsupported};
 use super::step::Verb;
-use super::view::{check_answer, seed_answer};
+use super::view::{check_answer, compat_answer};
 use crate::blocking::{self, Blocking, key, wait_for};
 
 /// The Redis provider with all of its verbs but `forget`, because keys expire by themselves.
@@ -50,23 +50,23 @@ impl Provider for OnRedis {
         let (redis, key) = (self.limiter.redis(), key(call.key));
         let receipts = &mut self.receipts;
         match call.limit {
-            Limit::Absolute(limit, seed) => {
+            Limit::Absolute(limit, compat) => {
                 let absolute = redis.absolute();
                 let answer = match call.verb {
-                    Verb::Inc(cost) => wait_for(absolute.inc(&key, &seed.rate, *cost)),
+                    Verb::Inc(cost) => wait_for(absolute.inc(&key, &compat.rate, *cost)),
                     Verb::IsAllowed => wait_for(absolute.is_allowed(&key)),
                     Verb::SetRate(rate) => {
                         return Ok(truth(wait_for(absolute.set_rate_limit(&key, rate)).expect("an answer")));
                     }
                     _ => return core(&Blocking(absolute), limit, call, receipts),
                 };
-                seed.check(&self.options)?;
-                Ok(seed_answer(answer.expect("a decision")))
+                compat.check(&self.options)?;
+                Ok(compat_answer(answer.expect("a decision")))
             }
-            Limit::Suppressed(limit, seed) => {
+            Limit::Suppressed(limit, compat) => {
                 let suppressed = redis.suppressed();
                 let answer = match call.verb {
-                    Verb::Inc(cost) => wait_for(suppressed.inc(&key, &seed.rate, *cost)),
+                    Verb::Inc(cost) => wait_for(suppressed.inc(&key, &compat.rate, *cost)),
                     Verb::IsAllowed => wait_for(suppressed.is_allowed(&key)),
                     Verb::SetRate(rate) => {
                         return Ok(truth(
@@ -75,8 +75,8 @@ impl Provider for OnRedis {
                     }
                     _ => return core(&Blocking(suppressed), limit, call, receipts),
                 };
-                seed.check(&self.options)?;
-                Ok(seed_answer(answer.expect("a decision")))
+                compat.check(&self.options)?;
+                Ok(compat_answer(answer.expect("a decision")))
             }
             Limit::TokenBucket(limit) => core(&Blocking(redis.token_bucket()), limit, call, receipts),
             Limit::FixedWindow(limit) => core(&Blocking(redis.fixed_window()), limit, call, receipts),

@@ -86,7 +86,7 @@ fn core(decision: &Decision) -> Answer {
 }
 
 /// Returns the answer of `inc` and `is_allowed` of the trypema 1.x API.
-pub(super) fn seed_answer(decision: RateLimitDecision) -> Answer {
+pub(super) fn compat_answer(decision: RateLimitDecision) -> Answer {
     match decision {
         RateLimitDecision::Allowed => Answer::new(Head::Allowed),
         RateLimitDecision::Rejected { retry_after_ms, remaining_after_waiting, .. } => {

@@ -15,10 +15,16 @@ const KEY: &str = "trypema instances";
 const SUFFIX: &str = "fixed_window:instances";
 
 impl RedisRateLimiterProvider {
-    /// Sends a heartbeat, or announces that the instance leaves. Stores and returns the number of live
-    /// instances.
+    /// Sends a heartbeat, or announces that the instance leaves. Returns the number of live instances.
+    #[cfg(feature = "unstable-testkit")]
     #[doc(hidden)]
     pub async fn heartbeat(&self, instance: InstanceLiveness) -> Result<u32, RedisFailure> {
+        self.send_heartbeat(instance).await
+    }
+
+    /// Sends a heartbeat, or announces that the instance leaves. Stores and returns the number of live
+    /// instances.
+    pub(crate) async fn send_heartbeat(&self, instance: InstanceLiveness) -> Result<u32, RedisFailure> {
         let reply = self.store.send(self.heartbeat_request(instance), self.store.call_options()).await?;
         let instances = u32::try_from(reply.number).unwrap_or(u32::MAX);
         self.store.record_instances(instances);

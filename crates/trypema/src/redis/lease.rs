@@ -44,6 +44,7 @@ pub struct InstanceLiveness {
 
 impl<S: Leasable> RedisLimiter<S> {
     /// Requests a lease, and returns the rest of an ended one.
+    #[cfg(feature = "unstable-testkit")]
     #[doc(hidden)]
     pub async fn lease(
         &self,
@@ -54,7 +55,7 @@ impl<S: Leasable> RedisLimiter<S> {
         self.lease_with_deadline(self.deadline_from_now(), LimitedKey { key, limit }, args).await
     }
 
-    /// Same as [`lease`](Self::lease), with a deadline.
+    /// Requests a lease, and returns the rest of an ended one.
     pub(crate) async fn lease_with_deadline(
         &self,
         deadline: Timestamp,

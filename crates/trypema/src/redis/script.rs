@@ -43,13 +43,11 @@ pub struct ScriptSource {
 }
 
 /// Returns every script of this version, for tests that store them.
-#[doc(hidden)]
 pub fn script_sources() -> Vec<ScriptSource> {
     sources_of(&LUA_SOURCES)
 }
 
 /// Returns every script without the fast paths (`quick/*.lua`), to measure the time that the fast paths save.
-#[doc(hidden)]
 pub fn script_sources_without_quick() -> Vec<ScriptSource> {
     sources_of(&LUA_SOURCES.map(LuaSource::without_quick))
 }

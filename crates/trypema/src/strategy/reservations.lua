@@ -56,7 +56,7 @@ local function expiry_at(t, at)
   return (struct.unpack('<d', t.entries, at + BEFORE_EXPIRY))
 end
 
--- Sets what the head says of the times at which entries expire.
+-- Updates `earliest` and `latest` from the first and last entry.
 local function read_expiries(t)
   t.earliest, t.latest = 0, 0
   if #t.entries == 0 then
@@ -130,8 +130,8 @@ local function is_from_the_future(e, now, hold)
 end
 
 -- Returns the time at which every entry has expired, and whether one was made in the future: the clock went back by more
--- than `hold`. An entry that was made in time expires when its holder was told, even if the limit has got a much shorter
--- hold since. A renewed entry shows the step by its expiry alone.
+-- than `hold`. An entry that was made in time expires at the time that was returned to its holder, even if the limit has got
+-- a much shorter hold since. A renewed entry shows the step by its expiry alone.
 local function latest_expiry_at(t, now, hold)
   if t.latest <= now + 2 * hold then
     return t.latest, false

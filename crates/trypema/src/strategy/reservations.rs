@@ -2,8 +2,7 @@
 //! they expire.
 //!
 //! The concurrency strategy is nothing but such a table. For the other strategies the table stands beside the
-//! counter, and says which units of the counter a reservation may still give back. The Lua twin is
-//! `reservations.lua`.
+//! counter, and records the units that each reservation can still refund. The Lua twin is `reservations.lua`.
 #![cfg_attr(not(feature = "rules"), allow(dead_code, reason = "only rules reserve under an id"))]
 
 use std::time::Duration;
@@ -75,8 +74,8 @@ impl Entry {
     /// Whether no entry that was made by `now`, nor a lease that ends up to `hold_us` later, could look like
     /// this one: the clock went back by more than `hold_us`.
     ///
-    /// An entry that was made in time expires when its holder was told, even if the limit has got a much
-    /// shorter hold since. A renewed entry shows the step by its expiry alone.
+    /// An entry that was made in time expires at the time that was returned to its holder, even if the limit
+    /// has got a much shorter hold since. A renewed entry shows the step by its expiry alone.
     fn is_from_the_future(&self, now: Timestamp, hold_us: u64) -> bool {
         let (now, recorded, expires_at) =
             (now.as_micros(), self.recorded.as_micros(), self.expires_at.as_micros());

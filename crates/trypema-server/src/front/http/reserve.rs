@@ -21,7 +21,7 @@ pub(super) struct ReserveResponse<'a> {
     #[serde(flatten)]
     decision: CheckResponse<'a>,
     /// The text by which the reservation is settled, released or renewed, on any server with the same
-    /// counters. Whoever knows it can do so.
+    /// counters. Any caller that knows it can do so.
     #[serde(skip_serializing_if = "Option::is_none")]
     reservation: Option<String>,
     /// Milliseconds, rounded down, after which the reservation expires: the `ttl`, or the `hold` of a

@@ -54,8 +54,8 @@ fn keys_of_any_text_are_found_as_they_were_told() {
     for name in ["a b", "a/b", "a|b", "a%b", "a+b", "a?b#c", "{a}", "~7c", "ä€😀", "\n\u{0}", "..", "", &long]
     {
         let key = check(&mut client, &user(name))["rules"][0]["key"].as_str().unwrap().to_owned();
-        let told = read(&mut client, "GET", &path_of(&key));
-        assert_eq!((&told["key"], &told["remaining"]), (&json!(key), &json!(1)), "{name:?}");
+        let body = read(&mut client, "GET", &path_of(&key));
+        assert_eq!((&body["key"], &body["remaining"]), (&json!(key), &json!(1)), "{name:?}");
         assert_eq!(read(&mut client, "DELETE", &path_of(&key))["existed"], json!(true), "{name:?}");
         assert_eq!(read(&mut client, "GET", &path_of(&key))["remaining"], json!(2), "{name:?}");
     }
@@ -106,9 +106,9 @@ fn an_explanation_is_about_every_rule_and_spends_nothing() {
 #[test]
 fn the_rules_in_force_are_told() {
     let service = InProcess::with_rules(WITH_A_SHADOW);
-    let told = read(&mut service.client(), "GET", "/v1/rules");
-    let ids: Vec<&Value> = told["rules"].as_array().unwrap().iter().map(|rule| &rule["id"]).collect();
+    let body = read(&mut service.client(), "GET", "/v1/rules");
+    let ids: Vec<&Value> = body["rules"].as_array().unwrap().iter().map(|rule| &rule["id"]).collect();
     assert_eq!(ids, [&json!("per-user"), &json!("searches"), &json!("shadow")]);
-    assert_eq!(told["rules"][2]["action"], json!("log_only"));
-    assert_eq!(told["rules"][0]["strategy"], json!({"fixed_window": {"limit": 5, "window": "1h"}}));
+    assert_eq!(body["rules"][2]["action"], json!("log_only"));
+    assert_eq!(body["rules"][0]["strategy"], json!({"fixed_window": {"limit": 5, "window": "1h"}}));
 }

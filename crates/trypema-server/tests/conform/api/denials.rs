@@ -30,10 +30,10 @@ fn a_denial_has_the_status_that_was_chosen() {
         let reply = beyond(&service, &format!("?deny_status={status}"));
         problem(&reply, status);
         assert_eq!(reply.header("retry-after"), Some("10"));
-        let told = reply.json();
-        assert_eq!(told["violated-policies"], json!(["per-user"]));
-        assert_eq!(told["retry_after"], json!(10));
-        assert!(told["type"].as_str().unwrap().ends_with("#quota-exceeded"), "{told}");
+        let body = reply.json();
+        assert_eq!(body["violated-policies"], json!(["per-user"]));
+        assert_eq!(body["retry_after"], json!(10));
+        assert!(body["type"].as_str().unwrap().ends_with("#quota-exceeded"), "{body}");
     }
 }
 

@@ -125,11 +125,11 @@ overrides:
     let foe = check(&mut client, &user("foe"));
     assert_eq!((&foe["retry_after_ms"], &foe["decided_by"]), (&Value::Null, &json!("per-user")));
     assert_eq!((&foe["outcome"], &foe["rules"][0]["blocked"]), (&json!("blocked"), &json!(true)));
-    let told = client.send("GET", "/v1/keys/per-user%7Cuser=foe", &[], "").json();
-    assert_eq!((&told["blocked"], &told["retry_after_ms"]), (&json!(true), &Value::Null));
-    let told = client.send("GET", "/v1/keys/per-user%7Cuser=big", &[], "").json();
-    assert_eq!((&told["limit"], &told["remaining"], &told["blocked"]), (&json!(3), &json!(0), &json!(false)));
-    assert!(told["retry_after_ms"].as_u64().unwrap() > 0, "an exhausted key has to wait: {told}");
+    let body = client.send("GET", "/v1/keys/per-user%7Cuser=foe", &[], "").json();
+    assert_eq!((&body["blocked"], &body["retry_after_ms"]), (&json!(true), &Value::Null));
+    let body = client.send("GET", "/v1/keys/per-user%7Cuser=big", &[], "").json();
+    assert_eq!((&body["limit"], &body["remaining"], &body["blocked"]), (&json!(3), &json!(0), &json!(false)));
+    assert!(body["retry_after_ms"].as_u64().unwrap() > 0, "an exhausted key has to wait: {body}");
     let unused = client.send("GET", "/v1/keys/per-user%7Cuser=new", &[], "").json();
     assert_eq!((&unused["remaining"], &unused["retry_after_ms"]), (&json!(1), &json!(0)));
 }

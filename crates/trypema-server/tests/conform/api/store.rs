@@ -93,14 +93,14 @@ fn a_rule_may_let_pass_or_deny_instead_and_says_so() {
             (&json!("unavailable"), &json!(true)),
             "{closed}"
         );
-        let told = client.send(
+        let reply = client.send(
             "POST",
             "/v1/check?deny_status=429&headers=standard",
             &[],
             &about("closed").to_string(),
         );
-        problem(&told, 503);
-        assert_eq!((told.header("retry-after"), told.header("ratelimit")), (Some("1"), None));
+        problem(&reply, 503);
+        assert_eq!((reply.header("retry-after"), reply.header("ratelimit")), (Some("1"), None));
         problem(&forward_auth(&mut client, "closed"), 503);
     }
 }

@@ -100,14 +100,14 @@ fn asked(client: &mut Client, limit: &Limit, step: &Step) -> Said {
             decided(client, "/v1/check", &question)
         }
         Verb::Usage => {
-            let mut told = sent(client, "GET", &path(step), "");
+            let mut body = sent(client, "GET", &path(step), "");
             // The server reports the wait for the next unit of an exhausted key. The library's usage asks for
             // no unit, so it has no wait unless the key is blocked.
-            if told["blocked"] == json!(false) {
-                assert!(is_exhausted(&told) || told["retry_after_ms"] == json!(0), "{told}");
-                told["retry_after_ms"] = json!(0);
+            if body["blocked"] == json!(false) {
+                assert!(is_exhausted(&body) || body["retry_after_ms"] == json!(0), "{body}");
+                body["retry_after_ms"] = json!(0);
             }
-            Said::by_service(&told, told["blocked"] == json!(false))
+            Said::by_service(&body, body["blocked"] == json!(false))
         }
         Verb::Reset => Said::Forgotten(sent(client, "DELETE", &path(step), "")["existed"].as_bool().unwrap()),
         verb => panic!("{verb:?}"),
@@ -125,12 +125,12 @@ fn path(step: &Step) -> String {
 
 /// Sends a request and returns the decision of the only rule, which is also the overall decision.
 fn decided(client: &mut Client, path: &str, question: &Value) -> Said {
-    let told = sent(client, "POST", path, &question.to_string());
-    let rule = &told["rules"][0];
+    let body = sent(client, "POST", path, &question.to_string());
+    let rule = &body["rules"][0];
     let is_allowed = rule["allowed"].as_bool().unwrap();
-    assert_eq!(told["outcome"], json!(if is_allowed { "allowed" } else { "denied" }), "{told}");
-    assert_eq!(told["retry_after_ms"], rule["retry_after_ms"], "{told}");
-    assert_eq!(told["decided_by"], if is_allowed { Value::Null } else { json!(RULE) }, "{told}");
+    assert_eq!(body["outcome"], json!(if is_allowed { "allowed" } else { "denied" }), "{body}");
+    assert_eq!(body["retry_after_ms"], rule["retry_after_ms"], "{body}");
+    assert_eq!(body["decided_by"], if is_allowed { Value::Null } else { json!(RULE) }, "{body}");
     Said::by_service(rule, is_allowed)
 }
 

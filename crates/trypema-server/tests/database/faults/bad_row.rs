@@ -71,8 +71,8 @@ fn keeps_the_last_good_rules(bad: &Bad) {
     scene.database.sql(&format!("UPDATE rate_limit_rules SET {}", bad.value)).unwrap();
     wait_until_ready(&service, "rules_refused", &json!(true));
     assert_eq!(ready(&service).get("refused_rules"), None, "it is for those with a token");
-    let told = asked(&service, "GET", "/readyz", "").json()["refused_rules"].as_str().unwrap().to_owned();
-    assert!(told.contains("per-user") && told.contains(bad.reason), "{told}");
+    let reason = asked(&service, "GET", "/readyz", "").json()["refused_rules"].as_str().unwrap().to_owned();
+    assert!(reason.contains("per-user") && reason.contains(bad.reason), "{reason}");
     // Three seconds contain at least two polls.
     wait_until_stale(&service, 3);
     assert_eq!((service.metric(OK), service.metric(ERROR)), (loaded, refused + 1.0), "it is told once");
@@ -93,9 +93,9 @@ fn keeps_the_last_good_rules(bad: &Bad) {
 /// with a code that means a retry is useless.
 fn starts_without_it(scene: &Scene, bad: &Bad, flags: &[&str]) {
     let late = scene.service(flags);
-    let told = ready(&late);
-    assert_eq!((&told["rules_from"], &told["rules_revision"]), (&json!("cache"), &json!(1)), "{told}");
-    assert_eq!(told["rules_refused"], true, "{told}");
+    let body = ready(&late);
+    assert_eq!((&body["rules_from"], &body["rules_revision"]), (&json!("cache"), &json!(1)), "{body}");
+    assert_eq!(body["rules_refused"], true, "{body}");
     let named = asked(&late, "GET", "/readyz", "").json()["refused_rules"].as_str().unwrap().to_owned();
     assert!(named.contains("per-user") && named.contains(bad.reason), "{named}");
     wait_until("the row to be counted", || late.metric(ERROR) == 1.0).unwrap();

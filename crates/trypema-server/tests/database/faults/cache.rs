@@ -78,7 +78,7 @@ fn kept_rules_of_another_database_do_not_win() {
     kept.wait_for("revision", "10");
     let service = kept.service(&kept.scene.database.url());
     done(&service, "POST", "/v1/rules", &per_user("per-user", 10));
-    let ours = |told: &serde_json::Value| (told["rules_revision"].clone(), told["rules_from"].clone());
+    let ours = |body: &serde_json::Value| (body["rules_revision"].clone(), body["rules_from"].clone());
     assert_eq!(ours(&ready(&service)), (json!(1), json!("database")));
     // Each server overwrites the entry with its own rules when it polls.
     kept.wait_for("revision", "1");
@@ -109,11 +109,11 @@ fn kept_rules_that_are_garbage_stop_nobody_who_has_a_database() {
     for words in garbage {
         kept.command(words);
         let service = kept.service(&address);
-        let told = ready(&service);
+        let body = ready(&service);
         assert_eq!(
-            (&told["rules_from"], &told["rules_revision"]),
+            (&body["rules_from"], &body["rules_revision"]),
             (&json!("database"), &json!(1)),
-            "{words:?}: {told}"
+            "{words:?}: {body}"
         );
         // An invalid entry is overwritten, because no server could start from it.
         wait_until(&format!("rules to be kept again after {words:?}"), || {

@@ -68,9 +68,9 @@ fn ask(mut client: Client, asked: &AtomicUsize, is_over: &AtomicBool) -> Vec<Dur
         let (reply, took) = timed(|| client.send("POST", "/v1/check", &[], &question));
         times.push(took);
         assert_eq!((reply.status, &reply.json()["allowed"]), (200, &json!(true)), "{reply:?}");
-        let told = reply.json();
+        let body = reply.json();
         let is_ours = |rule: &&Value| rule["rule"] == "per-user" && rule["limit"] == 1_000_000;
-        assert!(told["rules"].as_array().unwrap().iter().any(|rule| is_ours(&rule)), "{reply:?}");
+        assert!(body["rules"].as_array().unwrap().iter().any(|rule| is_ours(&rule)), "{reply:?}");
         asked.fetch_add(1, Ordering::Relaxed);
         // One client of many: sleep, so that other clients could use the processor.
         thread::sleep(Duration::from_millis(1));

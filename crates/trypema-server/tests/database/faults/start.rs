@@ -28,9 +28,9 @@ fn a_server_starts_from_the_rules_that_are_kept() {
     scene.database.kill_9().unwrap();
 
     let mut second = scene.service(&flags);
-    let told = ready(&second);
-    assert_eq!((&told["rules_from"], &told["rules_revision"]), (&json!("cache"), &revision), "{told}");
-    assert_eq!((&told["ready"], &told["rules_refused"]), (&json!(true), &json!(false)), "{told}");
+    let body = ready(&second);
+    assert_eq!((&body["rules_from"], &body["rules_revision"]), (&json!("cache"), &revision), "{body}");
+    assert_eq!((&body["ready"], &body["rules_refused"]), (&json!(true), &json!(false)), "{body}");
     second.program.line("from the rule cache in Redis").unwrap();
     let load = Load::start(&second);
     wait_until("the database to be missed", || second.metric(FAILURES) >= 1.0).unwrap();

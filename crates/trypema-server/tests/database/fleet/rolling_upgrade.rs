@@ -33,8 +33,8 @@ fn an_entry_without_a_format_is_read() {
         redis.control().unwrap().command(&["HSET", KEY, name, value.as_str().unwrap()]).unwrap();
     }
     let service = Service::start(&flags(AWAY, &redis.url()));
-    let told = ready(&service);
-    assert_eq!((&told["rules_from"], &told["rules_revision"]), (&json!("cache"), &json!(2)), "{told}");
+    let body = ready(&service);
+    assert_eq!((&body["rules_from"], &body["rules_revision"]), (&json!("cache"), &json!(2)), "{body}");
     assert_eq!(service.get("/v1/keys/per-user%7Cuser=ann").json()["limit"], 3);
 }
 
@@ -47,8 +47,8 @@ fn an_entry_has_a_format_and_is_read_with_it_and_without() {
     wait_for(&redis, "revision", "1");
     assert_eq!(field(&redis, "format"), "1");
     let starts_from_cache = || {
-        let told = ready(&Service::start(&flags(AWAY, &url)));
-        assert_eq!((&told["rules_from"], &told["rules_revision"]), (&json!("cache"), &json!(1)), "{told}");
+        let body = ready(&Service::start(&flags(AWAY, &url)));
+        assert_eq!((&body["rules_from"], &body["rules_revision"]), (&json!("cache"), &json!(1)), "{body}");
     };
     starts_from_cache();
     // A server of the previous version replaces the entry by its own.

@@ -61,9 +61,9 @@ fn change(servers: &[Service], to: u64) {
 
 /// Both servers report the same three revisions.
 fn keeps_history(servers: &[Service; 2]) {
-    let told = servers.each_ref().map(|server| server.get("/v1/ruleset/history?about=per-user").json());
-    assert_eq!(told[0], told[1]);
-    let text = told[0].to_string();
+    let bodies = servers.each_ref().map(|server| server.get("/v1/ruleset/history?about=per-user").json());
+    assert_eq!(bodies[0], bodies[1]);
+    let text = bodies[0].to_string();
     for limit in [10, 5, 20] {
         assert!(text.contains(&format!("\"limit\":{limit}")), "no limit of {limit} in {text}");
     }

@@ -1,4 +1,4 @@
-//! The six strategies side by side: the same burst, then the same steady overload.
+//! The six strategies that limit a rate, side by side: the same burst, then the same steady overload.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -103,7 +103,7 @@ fn drawn(subjects: &[Subject], series: &[Series]) -> String {
     let mut drawing = Drawing::new(
         WIDTH,
         HEIGHT,
-        "How the six strategies admit a burst of 150 calls followed by 20 calls a second",
+        "How six strategies admit a burst of 150 calls followed by 20 calls a second",
     );
     heading(&mut drawing);
     for (index, (subject, series)) in subjects.iter().zip(series).enumerate() {

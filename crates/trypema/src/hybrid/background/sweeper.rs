@@ -47,7 +47,7 @@ impl Background {
         let redis = self.redis.clone();
         Box::pin(async move {
             // If Redis is unreachable, the last known number stays in use.
-            let _ = redis.heartbeat(instance).await;
+            let _ = redis.send_heartbeat(instance).await;
         })
     }
 }

@@ -45,7 +45,7 @@ local function save_entry(entry)
   end
 end
 
--- Runs `change` on the state of a check. It is written by the limit that changed it last, whoever looks at it after.
+-- Runs `change` on the state of a check. It is written by the limit that changed it last, regardless of later reads.
 local function changing(check, change, ...)
   local entry = check.entry
   local was_changed = entry.state.is_changed
@@ -173,7 +173,7 @@ verbs[RESERVE] = function(check, state, reply)
 end
 verbs[LEASE] = function(check, state, reply)
   local s, lease = check.strategy, check.lease
-  -- What has left, or was forgotten, is nobody's to take away.
+  -- Expired or reset units cannot be returned.
   local is_counting = lease.recorded + s.retention(check.limit) > now
   if check.resets ~= lease.resets or not state.is_known or not is_counting then
     lease.unspent = 0

@@ -24,10 +24,10 @@ local reply, answered = {pack('<d', now)}, 0
 local states, is_written = {}, false
 -- Whether a part of a request is written and the rest is not.
 local is_in_doubt = false
--- What was made of quick/*.lua and quick/refund/*.lua, by the number of the strategy.
+-- The quick functions defined so far (quick/*.lua and quick/refund/*.lua), by strategy number.
 local quicks, quick_refunds = {}, {}
 
--- The lease that a usual case is asked for: made when the first one is.
+-- The lease request passed to quick cases; created on first use.
 local lease
 
 local function new_lease()
@@ -42,7 +42,7 @@ local function new_lease()
     if new.live_for == 0 or call('GET', KEYS[new.index + 1]) then
       return
     end
-    -- What has left, or was forgotten, is nobody's to take away.
+    -- Expired or reset units cannot be returned.
     if new.resets > 0 or new.recorded + retention <= now then
       new.unspent = 0
     end
@@ -100,8 +100,8 @@ local function write_table(key, entries, held, earliest, latest)
   call('SET', key, pack('<Bddd', 67, held, earliest, latest) .. entries, 'PX', time_to_live(latest, now))
 end
 
--- An entry begins with the id and the digest of the request, as `argument` has them. So many bytes before its end is the time
--- at which it expires.
+-- An entry begins with the id and the digest of the request, as `argument` has them. `AFTER_EXPIRY` is the offset of the expiry
+-- time from the entry's end.
 local NAME, AFTER_EXPIRY = 24, 9
 
 -- Returns the place of a new entry in a table whose last entry expires at `latest`: the entries are in the order in which
@@ -249,7 +249,7 @@ local function answer_quickly()
   return true
 end
 
--- In most calls every request is in its usual case, and nothing else need be made.
+-- In most calls every request is in its usual case, and the functions below are not defined.
 while answered < requests and answer_quickly() do
   answered = answered + 1
 end

@@ -1,5 +1,5 @@
 //! Checks whose units the middleware may refund after the response. The receipts stay in this process, and
-//! cost the store nothing unless they are used. Everybody else reserves.
+//! cost the store nothing unless they are used. All other callers use reservations.
 
 use super::Engine;
 use crate::check::{Deadline, Receipts};

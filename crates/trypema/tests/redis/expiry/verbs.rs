@@ -18,7 +18,7 @@ pub(crate) const CAPACITY: u64 = 10;
 pub(crate) fn run(rl: &RateLimiter, window: Duration, mut after: impl FnMut(&str)) {
     let limits = Limits::of(CAPACITY, window);
     each(rl, &limits, &mut EveryVerb { window, after: &mut after });
-    seed_calls(rl, &mut after);
+    compat_calls(rl, &mut after);
     blocks(rl, &limits, (window, &mut after));
     together(rl, &limits, &mut after);
 }
@@ -83,7 +83,7 @@ impl Visit for EveryVerb<'_> {
 }
 
 /// Calls the operations that only absolute and suppressed have.
-fn seed_calls(rl: &RateLimiter, after: &mut dyn FnMut(&str)) {
+fn compat_calls(rl: &RateLimiter, after: &mut dyn FnMut(&str)) {
     let (ann, slow, fast) =
         (key("ann"), RateLimit::try_from(1.0).unwrap(), RateLimit::try_from(2.0).unwrap());
     let (absolute, suppressed) = (rl.redis().absolute(), rl.redis().suppressed());

@@ -49,8 +49,8 @@ pub(in super::super) struct ReserveRequest<'a> {
     #[serde(default)]
     ttl: Ttl,
     /// An id that the caller chooses, so that it can repeat the request: the same id, attributes and costs
-    /// return the same reservation until it expires. Whoever knows the id can settle the reservation, so it
-    /// should be hard to guess, as a UUID is.
+    /// return the same reservation until it expires. Any caller that knows the id can settle the reservation,
+    /// so it should be hard to guess, as a UUID is.
     #[serde(borrow, default, deserialize_with = "not_null")]
     #[schemars(with = "String", length(min = 1, max = MAX_ID))]
     id: Option<Text<'a>>,
