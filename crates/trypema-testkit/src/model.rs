@@ -97,6 +97,9 @@ pub struct Taken {
     pub answer: Answer,
     /// The time at which the units count, if they were admitted. It identifies them in a refund.
     pub recorded: i64,
+    /// The units that count, if they were admitted: less than the cost if it overdraws the limit by more than can
+    /// be counted.
+    pub units: u64,
 }
 
 /// A refund.

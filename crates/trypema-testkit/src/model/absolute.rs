@@ -54,6 +54,7 @@ impl Model for AbsoluteModel {
         self.admitted.repair(ask.now, window.window_us);
         let used = self.admitted.used(ask.now, window.window_us);
         let needed = u128::from(ask.needed);
+        let units = self.admitted.countable(window, ask);
         let is_allowed = ask.needed == 0 || used + needed <= capacity;
         let is_recorded = is_allowed && ask.cost > 0;
         let recorded = if is_recorded { self.admitted.record(window, ask) } else { ask.now };
@@ -79,7 +80,7 @@ impl Model for AbsoluteModel {
             reset_us: (empty_from - ask.now) as u64,
             detail: Detail::Plain,
         };
-        Taken { answer, recorded }
+        Taken { answer, recorded, units }
     }
 
     fn fits(&self, limit: &WindowLimit, ask: Ask) -> u64 {

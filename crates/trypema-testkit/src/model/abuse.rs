@@ -206,7 +206,7 @@ impl Model for AbuseModel {
                 block_us: block.map_or(0, |block| (block.ends_at - ask.now) as u64),
             },
         };
-        Taken { answer, recorded: now }
+        Taken { answer, recorded: now, units: ask.cost }
     }
 
     fn fits(&self, limit: &AttemptLimit, ask: Ask) -> u64 {

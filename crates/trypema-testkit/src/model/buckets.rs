@@ -61,6 +61,12 @@ impl Buckets {
         self.fits_from(now, window_us, 0)
     }
 
+    /// Returns the part of the cost that can be counted: the total is at most [`MOST`].
+    pub(super) fn countable(&self, window: Window, ask: Ask) -> u64 {
+        let room = u128::from(MOST) - self.used(ask.now, window.window_us);
+        u128::from(ask.cost).min(room) as u64
+    }
+
     /// Counts a call, which joins the newest bucket if that is young enough. The total is at most [`MOST`].
     /// Returns the time at which the call counts.
     pub(super) fn record(&mut self, window: Window, ask: Ask) -> i64 {
@@ -68,8 +74,8 @@ impl Buckets {
         // A stamp more than a window ahead would look like a clock that went back.
         let latest = ask.now + window.window_us;
         let stamp = ask.stamp.min(latest).max(self.newest());
-        let room = u128::from(MOST) - self.used(ask.now, window.window_us);
-        let bucket = Bucket { first: stamp, newest: stamp, units: u128::from(ask.cost).min(room) };
+        let units = u128::from(self.countable(window, ask));
+        let bucket = Bucket { first: stamp, newest: stamp, units };
         match self.0.last_mut() {
             Some(newest) if newest.units == 0 => *newest = bucket,
             Some(newest) if stamp - newest.first < window.group_us => {

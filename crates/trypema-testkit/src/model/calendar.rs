@@ -196,10 +196,11 @@ impl Model for CalendarModel {
         let is_moved_to_now = self.is_moved_to_now(limit, ask.now);
         self.roll(limit, ask.now);
         let rolled = self.clone();
+        let units = ask.cost.min(MOST - self.counted);
         let room = limit.limit.saturating_sub(self.counted);
         let is_allowed = ask.needed <= room;
         if is_allowed {
-            self.counted = self.counted.saturating_add(ask.cost).min(MOST);
+            self.counted += units;
         }
         let wait = if is_allowed {
             Wait::Micros(0)
@@ -221,7 +222,7 @@ impl Model for CalendarModel {
             // A call that records nothing writes only that all history counts now.
             *self = if is_moved_to_now { rolled } else { before };
         }
-        Taken { answer, recorded }
+        Taken { answer, recorded, units }
     }
 
     fn fits(&self, limit: &CalendarLimit, ask: Ask) -> u64 {

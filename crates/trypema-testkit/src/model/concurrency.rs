@@ -137,7 +137,7 @@ impl Model for ConcurrencyModel {
             reset_us: (empty_from - now) as u64,
             detail: Detail::Plain,
         };
-        Taken { answer, recorded }
+        Taken { answer, recorded, units }
     }
 
     fn fits(&self, limit: &HoldLimit, ask: Ask) -> u64 {

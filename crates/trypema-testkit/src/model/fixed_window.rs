@@ -76,10 +76,11 @@ impl Model for FixedWindowModel {
         let is_far_future = self.is_far_future(limit, ask.now);
         self.roll(limit, ask.now);
         let rolled = self.clone();
+        let units = ask.cost.min(MOST - self.counted);
         let room = limit.limit.saturating_sub(self.counted);
         let is_allowed = ask.needed <= room;
         if is_allowed {
-            self.counted = self.counted.saturating_add(ask.cost).min(MOST);
+            self.counted += units;
         }
         let wait = if is_allowed {
             Wait::Micros(0)
@@ -101,7 +102,7 @@ impl Model for FixedWindowModel {
             // A call that records nothing writes only the repair after a step back of the clock.
             *self = if is_far_future { rolled } else { before };
         }
-        Taken { answer, recorded }
+        Taken { answer, recorded, units }
     }
 
     fn fits(&self, limit: &AlignedLimit, ask: Ask) -> u64 {

@@ -82,10 +82,11 @@ impl Model for SlidingWindowModel {
         let is_far_future = self.is_far_future(limit, ask.now);
         self.roll(limit, ask.now);
         let rolled = self.clone();
+        let units = ask.cost.min(MOST_COUNTED - self.current);
         let room = (i128::from(limit.limit) - self.estimate(limit, ask.now)).max(0);
         let is_allowed = ask.needed == 0 || i128::from(ask.needed) <= room;
         if is_allowed {
-            self.current = self.current.saturating_add(ask.cost).min(MOST_COUNTED);
+            self.current += units;
         }
         let wait = if is_allowed { Wait::Micros(0) } else { self.wait(limit, ask) };
         let left = i128::from(limit.limit) - self.estimate(limit, ask.now);
@@ -102,7 +103,7 @@ impl Model for SlidingWindowModel {
             // A call that records nothing writes only the repair after a step back of the clock.
             *self = if is_far_future { rolled } else { before };
         }
-        Taken { answer, recorded }
+        Taken { answer, recorded, units }
     }
 
     fn fits(&self, limit: &AlignedLimit, ask: Ask) -> u64 {

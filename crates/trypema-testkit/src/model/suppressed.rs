@@ -120,6 +120,7 @@ impl Model for SuppressedModel {
             Verdict::Rejected => (false, None),
         };
         let is_recorded = is_allowed && ask.cost > 0;
+        let units = self.accepted.countable(window, ask);
         let recorded = if is_recorded { self.accepted.record(window, ask) } else { ask.now };
         let wait = if is_allowed { Wait::Micros(0) } else { self.wait(limit, ask) };
         let used = self.accepted.used(ask.now, window.window_us);
@@ -135,7 +136,7 @@ impl Model for SuppressedModel {
             reset_us: ((empty_from - ask.now) as u64).max(wait.micros().unwrap_or(0)),
             detail: Detail::Suppressed { factor },
         };
-        Taken { answer, recorded }
+        Taken { answer, recorded, units }
     }
 
     fn fits(&self, limit: &SheddingLimit, ask: Ask) -> u64 {

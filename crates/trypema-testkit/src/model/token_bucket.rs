@@ -224,6 +224,13 @@ impl TokenBucketModel {
         stamp
     }
 
+    /// Returns the tokens of a cost that can be counted in whole.
+    fn countable(&self, limits: &[Bucket], now: i64, cost: u64) -> u64 {
+        let owed = self.owed_at(limits, now);
+        let room = |(limit, owed): (&Bucket, Owed)| (limit.most(true) - owed.total()).floor() as u64;
+        limits.iter().zip(owed).map(room).min().map_or(cost, |room| cost.min(room))
+    }
+
     fn answer(&self, limits: &[Bucket], now: i64) -> Answer {
         let owed = self.owed_at(limits, now);
         let balances: Vec<Rational> = limits
@@ -277,6 +284,7 @@ impl Model for TokenBucketModel {
             None => Wait::Micros(0),
             Some(_) => self.wait(limits, now, ask),
         };
+        let units = self.countable(limits, now, ask.cost);
         let recorded = if failed.is_none() && ask.cost > 0 { self.record(limits, now, ask) } else { now };
         let mut answer = self.answer(limits, now);
         answer.is_allowed = failed.is_none();
@@ -285,7 +293,7 @@ impl Model for TokenBucketModel {
         if let Detail::Tokens { failed: first, .. } = &mut answer.detail {
             *first = failed;
         }
-        Taken { answer, recorded }
+        Taken { answer, recorded, units }
     }
 
     fn fits(&self, limits: &Vec<Bucket>, ask: Ask) -> u64 {

@@ -33,10 +33,9 @@ impl<M: Model> ModelSubject<M> {
     /// Takes, and keeps the receipt.
     fn reserve_ask(&mut self, key: &str, limit: &M::Limit, ask: Ask) -> Reserved {
         let number = self.receipts.len();
-        let Taken { answer, recorded } = self.key(key).take(limit, ask);
+        let Taken { answer, recorded, units } = self.key(key).take(limit, ask);
         let is_taken = answer.is_allowed && ask.cost > 0;
         if is_taken {
-            let units = ask.cost;
             self.receipts.push(Receipt { key: key.to_owned(), units, recorded, is_spent: false });
         }
         Reserved { answer, receipt: is_taken.then_some(number) }

@@ -97,13 +97,14 @@ impl<S: Worded> Keys<S> {
         })
     }
 
-    fn take(&mut self, limit: &S::Limit, key: &str, call: Call) -> (Answer, Option<Timestamp>) {
+    fn take(&mut self, limit: &S::Limit, key: &str, call: Call) -> (Answer, Option<(Timestamp, u64)>) {
         let mut state = self.states.remove(key).unwrap_or_default();
         let outcome = S::decide(limit, &state, call);
         S::commit(limit, &mut state, call, &outcome);
         self.keep(key, state, call.now);
         let is_recorded = S::is_admitted(&outcome) && call.cost > 0;
-        let recorded = is_recorded.then(|| S::recorded_at(limit, &outcome, call));
+        let units = S::recorded_units(limit, &outcome, call);
+        let recorded = is_recorded.then(|| (S::recorded_at(limit, &outcome, call), units));
         (S::answer(&S::decision(limit, outcome, DecisionTime::exactly(call.now))), recorded)
     }
 
@@ -123,10 +124,10 @@ impl<S: Worded> Keys<S> {
 
     fn reserve(&mut self, limit: &S::Limit, key: &str, call: Call, name: &str) -> Answer {
         let (answer, recorded) = self.take(limit, key, call);
-        let Some(recorded) = recorded else {
+        let Some((recorded, units)) = recorded else {
             return answer;
         };
-        let taken = Taken { key: key.to_owned(), units: call.cost, recorded };
+        let taken = Taken { key: key.to_owned(), units, recorded };
         self.receipts.insert(name.to_owned(), taken);
         let ahead_us = recorded.as_micros().saturating_sub(call.now.as_micros());
         answer.with_time("stamp", Duration::from_micros(ahead_us))

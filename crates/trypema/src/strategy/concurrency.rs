@@ -89,6 +89,8 @@ pub struct ConcurrencyOutcome {
     remaining: u64,
     not_before: u64,
     resets_at: u64,
+    /// The units that were held before.
+    held: u64,
 }
 
 impl ConcurrencyOutcome {
@@ -111,6 +113,7 @@ impl ConcurrencyOutcome {
             remaining: if is_admitted { free.saturating_sub(call.cost) } else { free },
             not_before: if is_admitted { now } else { soon.min(resets_at.max(now + 1)) },
             resets_at: resets_at.max(now),
+            held: units,
         }
     }
 }
@@ -184,6 +187,10 @@ impl Strategy for Concurrency {
                 is_settled: false,
             });
         }
+    }
+
+    fn recorded_units(_: &ConcurrencyLimit, outcome: &ConcurrencyOutcome, call: Call) -> u64 {
+        call.units_to_record(outcome.held, MAX_EXACT)
     }
 
     fn recorded_at(limit: &ConcurrencyLimit, _: &ConcurrencyOutcome, call: Call) -> Timestamp {

@@ -3,6 +3,9 @@
 local function quick_refund(key, argument, at, now, units, recorded)
   local _, window = unpack('<dd', argument, at)
   local text = call('GETRANGE', key, '0', '47')
+  if text == '' then
+    return 0
+  end
   if #text < 32 or text:byte() ~= 65 then
     return
   end

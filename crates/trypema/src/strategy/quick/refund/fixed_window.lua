@@ -3,7 +3,10 @@
 local function quick_refund(key, argument, at, now, units, recorded)
   local _, window = unpack('<dd', argument, at)
   local text = call('GET', key)
-  if window == 0 or not text or #text < 17 then
+  if not text then
+    return 0
+  end
+  if window == 0 or #text < 17 then
     return
   end
   local tag, ends_at, counted = unpack('<Bdd', text)

@@ -3,7 +3,10 @@
 local function quick_refund(key, argument, at, now, units, recorded)
   local _, window = unpack('<dd', argument, at)
   local text = call('GET', key)
-  if not text or #text < 23 then
+  if not text then
+    return 0
+  end
+  if #text < 23 then
     return
   end
   local tag, ends_at, previous, current, stored_window = unpack('<BdI4I4I6', text)

@@ -4,7 +4,10 @@ local function quick_refund(key, argument, at, now, units, recorded)
   local count
   count, at = unpack('<B', argument, at)
   local text = call('GET', key)
-  if not text or #text < 10 + 14 * count then
+  if not text then
+    return 0
+  end
+  if #text < 10 + 14 * count then
     return
   end
   local tag, counts, last, place = unpack('<BBd', text)
