@@ -17,7 +17,7 @@ pub(super) enum Keys {
     /// Show the remaining units of a key, and the reservations that hold units
     Show(Key),
     /// Release a reservation of a key: give back its units at this counter, and nowhere else
-    Release(Release),
+    Release(ReleaseHolder),
     /// Reset a key: forget its spent units
     Reset(Key),
     /// Block a key: deny all of its requests, on all servers; prints what changed
@@ -39,7 +39,7 @@ pub(super) struct Key {
 
 /// A reservation of a key, and the server to contact.
 #[derive(Debug, clap::Args)]
-pub(super) struct Release {
+pub(super) struct ReleaseHolder {
     /// The key as responses contain it, for example `uploads|user=ann`
     key: String,
     /// The id of the reservation: 32 hexadecimal digits, as `trypema keys show` prints them
@@ -68,7 +68,7 @@ impl Keys {
     }
 }
 
-impl Release {
+impl ReleaseHolder {
     /// Releases the reservation. Fails if the key does not hold it.
     fn run(&self) -> Result<(), String> {
         let (key, id) = (percent_encode(&self.key), percent_encode(&self.id));

@@ -5,91 +5,27 @@
 //! shard, and stay locked while the counters are locked and changed. So a reservation is at all of its
 //! counters or at none, and nobody can settle it in between.
 
+mod tables;
+
 use std::slice;
 use std::time::Duration;
 
+use tables::{LockedTables, TableCheck, TableDecision, TableLocation, duration_between};
+
 use super::limiter::RecordedUnits;
-use super::lock::LockGuard;
-use super::map::{HashedKey, NewState, StateMap};
 use super::multi::{HasLocalLimiter, TakeOptions};
 use super::provider::LocalRateLimiterProvider;
-use super::shard::Shard;
 use crate::check::{Check, TakeResponse, validate};
 use crate::clock::Timestamp;
 use crate::decision::Decision;
 use crate::error::TrypemaError;
 use crate::reservation::{
-    Ending, HeldReservation, RenewRequest, RenewedCheck, ReservationName, ReserveRequest, ReserveResponse,
-    ReservedCheck, SettleRequest, SettleStatus, SettledCheck,
+    Ending, HeldReservation, RenewRequest, RenewedCheck, ReserveRequest, ReserveResponse, SettleRequest,
+    SettleStatus, SettledCheck,
 };
-use crate::strategy::reservations::{Entry, MAX_HOLD, ReservationTable};
-use crate::strategy::{
-    Concurrency, ConcurrencyLimit, Limit, Payment, RETRY_AFTER, Spend, Strategy, with_strategy,
-};
+use crate::strategy::reservations::Entry;
+use crate::strategy::{Limit, Payment, RETRY_AFTER, Spend, Strategy, with_strategy};
 use crate::units::MAX_EXACT;
-
-/// The location of the table of a check.
-struct TableLocation<'p> {
-    map: &'p StateMap<Concurrency>,
-    shard: usize,
-    key: HashedKey<'p>,
-}
-
-/// A check of a reservation, and what its table and its counter have decided so far.
-struct TableCheck<'p> {
-    check: &'p Check<'p>,
-    location: TableLocation<'p>,
-    state: TableDecision,
-    decision: Decision,
-    /// The time at which the counter recorded the units.
-    recorded: Timestamp,
-    /// The units that it recorded.
-    units: u64,
-}
-
-/// Identifies a shard among all maps. Shards are locked in its order.
-type ShardAddress = (*const StateMap<Concurrency>, usize);
-
-/// A locked shard of tables.
-struct LockedShard<'p> {
-    address: ShardAddress,
-    shard: LockGuard<'p, Shard<Concurrency>>,
-}
-
-/// The state of a check of a reservation before the counters are asked.
-///
-/// The counter of a concurrency limit is its table, which is locked. So its usage is read here, and never from
-/// the limiter, which would wait for the lock forever.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum TableDecision {
-    /// An earlier request made the reservation. For a concurrency limit, with its usage.
-    Known(KnownReservation, Option<Decision>),
-    /// The id is that of another request.
-    Conflict,
-    /// The table has no room. For a concurrency limit, with its usage.
-    Full(Option<Decision>),
-    /// The counter has to decide.
-    Open,
-    /// A concurrency limit has decided.
-    Decided(Decision),
-}
-
-/// The entry of an earlier request with the same id.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct KnownReservation {
-    expires_at: Timestamp,
-    is_settled: bool,
-}
-
-impl<'p> TableLocation<'p> {
-    fn shard_address(&self) -> ShardAddress {
-        (std::ptr::from_ref(self.map), self.shard)
-    }
-
-    fn lock(&self) -> LockedShard<'p> {
-        LockedShard { address: self.shard_address(), shard: self.map.shard_at(self.shard) }
-    }
-}
 
 impl LocalRateLimiterProvider {
     pub(super) fn reserve_by_name(
@@ -136,7 +72,7 @@ impl LocalRateLimiterProvider {
             return self.reserve_locked(slice::from_mut(&mut check), slice::from_mut(&mut shard), request);
         }
         let mut checks: Vec<TableCheck<'_>> = checks.iter().map(|check| self.table_check(check)).collect();
-        let mut shards = lock_all(&checks);
+        let mut shards = TableCheck::lock_all(&checks);
         self.reserve_locked(&mut checks, &mut shards, request)
     }
 
@@ -144,12 +80,12 @@ impl LocalRateLimiterProvider {
     fn reserve_locked(
         &self,
         checks: &mut [TableCheck<'_>],
-        shards: &mut [LockedShard<'_>],
+        shards: &mut [LockedTables<'_>],
         request: ReserveRequest<'_>,
     ) -> Result<ReserveResponse, TrypemaError> {
         let now = self.now();
         for one in checks.iter() {
-            let shard = shard_of(shards, &one.location);
+            let shard = one.shard_in(shards);
             if shard.find(one.location.key.hash, &one.location.key.key).is_none() {
                 // Only before the first decision: a table that is forgotten after that could not be written as
                 // it was decided.
@@ -157,8 +93,8 @@ impl LocalRateLimiterProvider {
             }
         }
         for one in checks.iter_mut() {
-            let shard = shard_of(shards, &one.location);
-            one.state = decide_table(one.check, &one.location, shard, now, request.name);
+            let shard = one.shard_in(shards);
+            one.state = one.decide(shard, now, request.name);
             (one.recorded, one.units) = (now, one.check.cost.min(MAX_EXACT));
         }
         // From here on, tables that were made for this request have to be inserted or released.
@@ -169,7 +105,7 @@ impl LocalRateLimiterProvider {
         let is_allowed = !is_conflict && checks.iter().all(|one| one.decision.is_allowed());
         let mut receipts = Vec::with_capacity(checks.len());
         for one in checks.iter() {
-            let shard = shard_of(shards, &one.location);
+            let shard = one.shard_in(shards);
             let entry = is_allowed.then(|| Entry {
                 id: request.name.id,
                 request: request.name.request,
@@ -178,7 +114,7 @@ impl LocalRateLimiterProvider {
                 expires_at: expiry(now, request.ttl),
                 is_settled: false,
             });
-            receipts.push(write_table(one.check, &one.location, shard, now, one.state, entry));
+            receipts.push(one.write(shard, now, entry));
         }
         if is_conflict {
             return Err(TrypemaError::ReservationConflict);
@@ -335,15 +271,7 @@ impl LocalRateLimiterProvider {
     }
 
     fn table_check<'p>(&'p self, check: &'p Check<'p>) -> TableCheck<'p> {
-        let (state, decision) = (TableDecision::Open, Decision::refused());
-        TableCheck {
-            check,
-            location: self.locate_table(check),
-            state,
-            decision,
-            recorded: Timestamp::default(),
-            units: 0,
-        }
+        TableCheck::new(check, self.locate_table(check))
     }
 
     fn locate_table<'p>(&'p self, check: &Check<'p>) -> TableLocation<'p> {
@@ -356,114 +284,6 @@ impl LocalRateLimiterProvider {
     }
 }
 
-/// Locks the shards of all tables, in the order of map and shard.
-fn lock_all<'p>(checks: &[TableCheck<'p>]) -> Vec<LockedShard<'p>> {
-    let mut order: Vec<&TableLocation<'p>> = checks.iter().map(|one| &one.location).collect();
-    order.sort_unstable_by_key(|location| location.shard_address());
-    order.dedup_by_key(|location| location.shard_address());
-    order.into_iter().map(TableLocation::lock).collect()
-}
-
-/// Returns the locked shard of a table. Every location has one.
-fn shard_of<'s>(
-    shards: &'s mut [LockedShard<'_>],
-    location: &TableLocation<'_>,
-) -> &'s mut Shard<Concurrency> {
-    let is_its = |locked: &LockedShard<'_>| locked.address == location.shard_address();
-    let index = shards.iter().position(is_its).unwrap_or_default();
-    &mut shards[index].shard
-}
-
-/// Decides as much of a check as its table can. Makes room for a table that is missing.
-fn decide_table(
-    check: &Check<'_>,
-    location: &TableLocation<'_>,
-    shard: &mut Shard<Concurrency>,
-    now: Timestamp,
-    name: ReservationName,
-) -> TableDecision {
-    let decide = |table: &ReservationTable| match check.limit {
-        Limit::Concurrency(limit) => TableDecision::Decided(decide_concurrency(limit, table, check, now)),
-        _ if table.has_room(now) => TableDecision::Open,
-        _ => TableDecision::Full(None),
-    };
-    let usage = |table: &ReservationTable| match check.limit {
-        Limit::Concurrency(limit) => {
-            Some(decide_concurrency(limit, table, &Check { cost: 0, ..*check }, now))
-        }
-        _ => None,
-    };
-    if let Some(table) = shard.find(location.key.hash, &location.key.key) {
-        return match table.find(name.id, now) {
-            Some(known) if known.request == name.request => {
-                let Entry { expires_at, is_settled, .. } = *known;
-                TableDecision::Known(KnownReservation { expires_at, is_settled }, usage(table))
-            }
-            Some(_) => TableDecision::Conflict,
-            None => decide(table),
-        };
-    }
-    if !location.map.try_reserve(shard, now) {
-        return TableDecision::Full(usage(&ReservationTable::default()));
-    }
-    decide(&ReservationTable::default())
-}
-
-fn decide_concurrency(
-    limit: &ConcurrencyLimit,
-    table: &ReservationTable,
-    check: &Check<'_>,
-    now: Timestamp,
-) -> Decision {
-    let outcome = Concurrency::decide(limit, table, check.spend().at(now));
-    let decided_at = crate::decision::DecisionTime::exactly(now);
-    Concurrency::core(&Concurrency::decision(limit, outcome, decided_at))
-}
-
-/// Writes the entry of an admitted check, and gives back the room for a table that was not needed. Returns the
-/// part of the reservation at this counter, if there is one.
-fn write_table(
-    check: &Check<'_>,
-    location: &TableLocation<'_>,
-    shard: &mut Shard<Concurrency>,
-    now: Timestamp,
-    state: TableDecision,
-    entry: Option<Entry>,
-) -> Option<ReservedCheck> {
-    if let TableDecision::Known(KnownReservation { expires_at, is_settled }, _) = state {
-        let expires_in = duration_between(now, expires_at);
-        return Some(ReservedCheck { expires_in, is_known: true, is_ended: is_settled });
-    }
-    let (limit, hold_us) = match check.limit {
-        Limit::Concurrency(limit) => (*limit, limit.hold().as_micros() as u64),
-        _ => (ConcurrencyLimit::of_table(), MAX_HOLD.as_micros() as u64),
-    };
-    // A denial changes nothing, except that a concurrency limit that denies repairs its table.
-    let is_denying = matches!(state, TableDecision::Decided(decision) if !decision.is_allowed());
-    let is_repairing = entry.is_some() || is_denying;
-    let entry = entry.filter(|_| check.is_reservable());
-    let write = |table: &mut ReservationTable| {
-        if is_repairing && table.is_stepped_back(now, hold_us) {
-            table.step_back(now, hold_us);
-        }
-        let entry = entry?;
-        table.forget_expired(now);
-        table.insert(entry);
-        let expires_in = duration_between(now, entry.expires_at);
-        Some(ReservedCheck { expires_in, is_known: false, is_ended: false })
-    };
-    if let Some(table) = shard.find(location.key.hash, &location.key.key) {
-        return write(table);
-    }
-    if matches!(state, TableDecision::Full(_)) {
-        return None;
-    }
-    let mut table = ReservationTable::default();
-    let reserved = write(&mut table);
-    location.map.insert_reserved(shard, &location.key, NewState { state: table, limit: &limit, now });
-    reserved
-}
-
 /// Returns the time at which a reservation expires, which may be later than any that a clock can show.
 fn expiry(now: Timestamp, ttl: Duration) -> Timestamp {
     Timestamp::derived(now.as_micros() + ttl.as_micros() as u64)
@@ -473,8 +293,4 @@ fn expiry(now: Timestamp, ttl: Duration) -> Timestamp {
 pub(crate) fn without_room(usage: Decision, now: Timestamp) -> Decision {
     let not_before = now + RETRY_AFTER;
     Decision { is_allowed: false, not_before, resets_at: usage.resets_at.max(not_before), ..usage }
-}
-
-fn duration_between(from: Timestamp, to: Timestamp) -> Duration {
-    Duration::from_micros(to.as_micros().saturating_sub(from.as_micros()))
 }

@@ -14,11 +14,11 @@ struct State {
     running: usize,
     next_ticket: u64,
     /// The callers that wait until none is running. They leave the list at that moment.
-    waiters: Vec<Waiter>,
+    waiters: Vec<SettlementWaiter>,
 }
 
 #[derive(Debug)]
-struct Waiter {
+struct SettlementWaiter {
     ticket: u64,
     waker: Waker,
 }
@@ -75,7 +75,7 @@ impl Future for NoneRunning<'_> {
             }
             let ticket = state.next_ticket;
             state.next_ticket += 1;
-            state.waiters.push(Waiter { ticket, waker });
+            state.waiters.push(SettlementWaiter { ticket, waker });
             drop(state);
             self.ticket = Some(ticket);
             return Poll::Pending;
