@@ -151,12 +151,17 @@ pub(super) struct NewReservation {
 impl Reservation {
     pub(super) fn new(engine: Arc<Engine>, new: NewReservation, on_drop: OnDrop, spawner: Spawner) -> Self {
         let NewReservation { verdict, outstanding, expires_in, is_repeated, is_ended } = new;
-        let (expires_at, unfinished) = (engine.clock().now() + expires_in, None);
+        let expires_at = match spawner {
+            // Counters in this process settle at once, so the time is not needed.
+            Spawner::Caller => Timestamp::MAX,
+            #[cfg(feature = "_redis")]
+            Spawner::Runtime(_) => engine.clock().now() + expires_in,
+        };
         Self {
             engine,
             verdict,
             outstanding,
-            unfinished,
+            unfinished: None,
             expires_in,
             expires_at,
             is_repeated,
