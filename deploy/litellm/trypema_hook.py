@@ -18,9 +18,9 @@ settles the tokens that were used, and Trypema gives the rest back:
 - If nothing is known, the estimate is settled: for example, with `cancel_on_disconnect`, when the
   client left before the response.
 
-A request may only have parameters that PARAMETERS and HEADERS list, at every depth: they cannot make a
-call use more than its estimate. Others are refused with 400, unless TRYPEMA_ALLOWED_PARAMETERS names them:
-`extra_body`, `additional_drop_params`, `num_retries`, images, tools that the provider runs, ...
+Clients may only send the parameters that trypema_request.py lists, at every depth, because a call
+cannot use more than its estimate with them. Others are refused with 400, unless
+TRYPEMA_ALLOWED_PARAMETERS has them: `extra_body`, `num_retries`, images, tools that the provider runs, ...
 
 Some calls cannot be limited exactly, because LiteLLM does not show the hook their whole request or all of
 their usage, or because the request does not bound it: pass-through routes (/openai/*, /anthropic/*, ...),
@@ -40,9 +40,10 @@ Settings, as environment variables:
                                    and keeps its estimate counted; a running call is renewed in time
                                    (120, at most 3600)
     TRYPEMA_DEFAULT_OUTPUT_TOKENS  the max_tokens of a request that has none (1000)
-    TRYPEMA_ALLOWED_PARAMETERS     more parameters that clients may send, with commas between them: `metadata`,
-                                   `messages.content.image_url`, `tools.type=web_search`, `x-litellm-timeout`.
-                                   What is inside them is neither checked nor counted (none)
+    TRYPEMA_ALLOWED_PARAMETERS     more parameters that clients may send, with commas between them:
+                                   `metadata`, `messages.content.image_url`, `tools.type=web_search`,
+                                   `x-litellm-timeout`; what is inside them is neither checked nor
+                                   counted (none)
     TRYPEMA_UNMEASURED_CALLS       calls that cannot be limited exactly: refuse, estimate (reserve an
                                    estimate, and keep it unless LiteLLM reports the usage), or
                                    uncounted (refuse)
@@ -131,7 +132,9 @@ class Settings:
             timeout_seconds=positive("TRYPEMA_TIMEOUT_SECONDS", "1"),
             reservation_seconds=math.ceil(positive("TRYPEMA_RESERVATION_SECONDS", "120")),
             default_output_tokens=math.ceil(positive("TRYPEMA_DEFAULT_OUTPUT_TOKENS", "1000")),
-            allowed_parameters=frozenset(os.environ.get("TRYPEMA_ALLOWED_PARAMETERS", "").replace(",", " ").split()),
+            allowed_parameters=frozenset(
+                os.environ.get("TRYPEMA_ALLOWED_PARAMETERS", "").replace(",", " ").split()
+            ),
             unmeasured_calls=one_of("TRYPEMA_UNMEASURED_CALLS", "refuse", "estimate", "uncounted"),
         )
 
@@ -349,7 +352,7 @@ class TrypemaHook(CustomLogger):
                 reservation={"reservation": answer["reservation"]},
                 lasts_seconds=self._seconds_of(answer),
                 estimate=estimate,
-                # Of several answers, LiteLLM streams or counts one, and with `fastest_response` it cancels the
+                # LiteLLM may count one of several streamed answers. With `fastest_response`, it cancels the
                 # slower models, which have used tokens, too.
                 keeps_estimate=call_type in SESSION_CALL_TYPES
                 or bool(data.get("stream") and estimate.answers > 1)

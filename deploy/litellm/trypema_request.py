@@ -26,7 +26,7 @@ KINDS = {
 
 def table(*texts: str) -> dict[str, set[str]]:
     """Reads a table of parameters, as below. Returns the kinds of each, by its path."""
-    kinds: dict[str, set[str]] = {}
+    kinds = {"": {"object"}}
     for line in "\n".join(texts).split("\n"):
         place, _, names = line.strip().rpartition(": ")
         for name in names.split():
@@ -139,8 +139,8 @@ HEADER_START = "x-litellm-"
 HEADERS = {
     HEADER_START + name
     for name in """
-        agent-id api-key call-id customer-id end-user-id key mcp-debug model session-id spend-logs-metadata tags
-        team-id trace-id user-email user-id
+        agent-id api-key call-id customer-id end-user-id key mcp-debug model session-id spend-logs-metadata
+        tags team-id trace-id user-email user-id
     """.split()
 }
 # The path that LiteLLM gives to chats that MCP servers ask for.
@@ -185,11 +185,11 @@ class ClientRequest:
     body: bytearray = field(default_factory=bytearray)
 
 
-client_request: contextvars.ContextVar[ClientRequest | None] = contextvars.ContextVar("trypema_request", default=None)
+client_request = contextvars.ContextVar[ClientRequest | None]("trypema_request", default=None)
 
 
 class RequestKeeper:
-    """Keeps requests for the hook. Before LiteLLM calls hooks, it mixes parameters of its own with the client's."""
+    """Keeps requests for the hook. LiteLLM gives it the client's parameters mixed with its own."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -198,14 +198,13 @@ class RequestKeeper:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in scope["headers"]]
-        # LiteLLM reads a form if any header says so, even if the body is also valid as JSON.
+        # LiteLLM reads a form if a header says so, even if the body is also valid as JSON.
         is_json = all(
-            value.partition(";")[0].strip().lower() == "application/json"
-            for name, value in headers
-            if name == "content-type"
+            value.partition(b";")[0].strip().lower() == b"application/json"
+            for name, value in scope["headers"]
+            if name.lower() == b"content-type"
         )
-        request = ClientRequest({name for name, _ in headers})
+        request = ClientRequest({name.decode("latin-1").lower() for name, _ in scope["headers"]})
         client_request.set(request)
 
         async def receive_and_keep() -> Message:
@@ -271,9 +270,10 @@ class Estimator:
         """
         if known := PARAMETERS.get(call_type):
             prompt = self._count_prompt(data, known)
+        elif call_type in PASS_THROUGH_CALL_TYPES:
+            prompt = count(leaves(data))
         else:
-            prompts = data if call_type in PASS_THROUGH_CALL_TYPES else {name: data.get(name) for name in PROMPTS}
-            prompt = count(leaves(prompts))
+            prompt = count(leaves([data.get(name) for name in PROMPTS]))
         answers = 0
         attempt = prompt
         if not is_measured(call_type) or call_type in OUTPUT_LIMIT_OF:
@@ -289,24 +289,17 @@ class Estimator:
         The model's own tokenizer might be downloaded in the middle of a request. The difference is
         settled with the usage of the response.
         """
-        tokens, texts = 0, []
-        for name, value in self._client_parameters(data, known).items():
-            if name in self._allowed:
-                continue
-            if name not in known:
-                raise unknown(name)
-            in_parameter = list(self._checked(name, value, known))
-            if name == "messages":
-                tokens = count(in_parameter)
-                try:
-                    # Counts also the tokens between messages, and images, if the operator allows them.
-                    framed = token_counter(messages=data[name], use_default_image_token_count=True)
-                    tokens = max(tokens, framed)
-                except Exception:  # Content that the counter does not know.
-                    pass
-            else:
-                texts += in_parameter
-        return tokens + count(texts)
+        parameters = self._client_parameters(data, known)
+        messages = {name: parameters.pop(name) for name in ("messages",) if name in parameters}
+        in_messages = count(self._checked("", messages, known))
+        if messages:
+            try:
+                # Counts also the tokens between messages, and images, if the operator allows them.
+                framed = token_counter(messages=data["messages"], use_default_image_token_count=True)
+                in_messages = max(in_messages, framed)
+            except Exception:  # Content that the counter does not know.
+                pass
+        return in_messages + count(self._checked("", parameters, known))
 
     def _client_parameters(self, data: Mapping[str, Any], known: Mapping[str, set[str]]) -> dict[str, Any]:
         request = client_request.get()
@@ -321,7 +314,7 @@ class Estimator:
             body = made_by_litellm["body"]
             return {name: value for name, value in body.items() if name in known and name != "metadata"}
         try:
-            parameters = json.loads(bytes(request.body))
+            parameters = json.loads(request.body)
         except (ValueError, RecursionError):
             parameters = None
         if not isinstance(parameters, dict):
@@ -330,16 +323,18 @@ class Estimator:
 
     def _checked(self, path: str, value: Any, known: Mapping[str, set[str]]) -> Iterator[str | int]:
         """Yields the texts of a parameter and its numbers. Raises if it is not one that is known."""
-        if value is None or path in self._allowed:
-            return
         kinds = known[path]
+        if value is None:
+            return
         if isinstance(value, dict) and "object" in kinds:
             for name, content in value.items():
-                place = f"{path}.{name}"
-                # Clients send back what they got, with nulls.
-                if place in known or place in self._allowed or content is None:
+                place = f"{path}.{name}" if path else name
+                if place in self._allowed:
+                    continue
+                if place in known and name.isidentifier():
                     yield from self._checked(place, content, known)
-                else:
+                # Clients send back answers, with nulls. At the top, LiteLLM obeys some nulls.
+                elif content is not None or not path:
                     raise unknown(place)
         elif "any" in kinds:
             yield json.dumps(value, ensure_ascii=False, default=str)
@@ -356,12 +351,11 @@ class Estimator:
             or ("flag" in kinds and isinstance(value, bool))
             or ("name" in kinds and isinstance(value, str))
         ):
-            values = [kind.split("|") for kind in kinds if kind not in KINDS]
-            if not values:
-                raise ParameterRefused(path, f"has to be {' or '.join(KINDS[kind] for kind in sorted(kinds))}")
-            # As in JSON and in the table.
+            if kinds <= KINDS.keys():
+                expected = " or ".join(KINDS[kind] for kind in sorted(kinds))
+                raise ParameterRefused(path, f"has to be {expected}")
             text = value if isinstance(value, str) else json.dumps(value)
-            if text not in values[0] and f"{path}={text}" not in self._allowed:
+            if text not in "|".join(kinds).split("|") and f"{path}={text}" not in self._allowed:
                 raise unknown(f"{path}={text}")
 
     def _limit_output(self, data: dict[str, Any], call_type: str) -> tuple[int, int]:
@@ -378,10 +372,12 @@ class Estimator:
                 data[GOOGLE_CONFIG] = {**(data.get(GOOGLE_CONFIG) or {}), name: limit}
             elif name is not None:
                 data[name] = limit
+        answers = largest(places, CHOICES) or 1
         prompts = body.get("prompt")
         # A list of token ids is one prompt.
-        is_one = not isinstance(prompts, list) or all(isinstance(prompt, int) for prompt in prompts)
-        return max(limit, MIN_OUTPUT_TOKENS), (largest(places, CHOICES) or 1) * (1 if is_one else len(prompts))
+        if isinstance(prompts, list) and not all(isinstance(prompt, int) for prompt in prompts):
+            answers *= len(prompts)
+        return max(limit, MIN_OUTPUT_TOKENS), answers
 
 
 def is_measured(call_type: str) -> bool:

@@ -28,6 +28,8 @@ const LIMIT: u64 = 100;
 const PROMPT: u64 = 8;
 /// Less than the [`model::WORDS`] of a stream take.
 const RESERVATION_SECONDS: &str = "3";
+/// The id of the first call.
+const FIRST_CALL: &str = "the-first-call";
 /// The usage that LiteLLM's mock responses claim.
 const MOCK_USAGE: u64 = 30;
 
@@ -163,7 +165,12 @@ fn a_long_stream_is_renewed(site: &Site, model: &str) {
 
 fn no_call_was_settled_in_vain(site: &Site) {
     for log in [site.proxy.log(), site.lenient.log()] {
-        assert!(!log.contains("nothing to ") && !log.contains("could not settle"), "{log}");
+        // On a busy machine, the first call takes longer than `RESERVATION_SECONDS`.
+        let mut lines = log.lines().filter(|line| !line.contains(FIRST_CALL));
+        assert!(
+            !lines.any(|line| line.contains("nothing to ") || line.contains("could not settle")),
+            "{log}"
+        );
     }
 }
 
@@ -232,7 +239,8 @@ impl Site {
         });
         // The first request takes seconds, in which LiteLLM answers nothing else.
         for proxy in [&proxy, &lenient] {
-            let reply = proxy.post(CHAT, "first", &chat("mock", 10));
+            let headers = [("content-type", "application/json"), ("x-litellm-call-id", FIRST_CALL)];
+            let reply = proxy.send(CHAT, "first", &headers, &chat("mock", 10).to_string());
             assert_eq!(reply.status, 200, "{reply:?}");
         }
         Self { service, port, proxy, lenient }

@@ -14,7 +14,7 @@ const GENERATE: &str = "/v1beta/models/obedient:generateContent";
 const ENOUGH_REQUESTS: usize = 7;
 
 /// Parameters that clients add, and the one that the refusal names.
-const REFUSED: [(&str, &str, &str); 44] = [
+const REFUSED: [(&str, &str, &str); 46] = [
     // They change what LiteLLM sends to the provider.
     (CHAT, r#"{"extra_body": {"max_tokens": 3000, "n": 7}}"#, "extra_body"),
     (CHAT, r#"{"additional_drop_params": ["max_tokens"]}"#, "additional_drop_params"),
@@ -75,6 +75,8 @@ const REFUSED: [(&str, &str, &str); 44] = [
     (CHAT, r#"{"model": ["obedient", "obedient"]}"#, "model"),
     // What LiteLLM or its providers may learn to obey.
     (CHAT, r#"{"surprise": 1}"#, "surprise"),
+    (CHAT, r#"{"stream_options.include_usage": true}"#, "stream_options.include_usage"),
+    (CHAT, r#"{"": {"n": 7}}"#, ""),
     (EMBEDDINGS, r#"{"surprise": 1}"#, "surprise"),
 ];
 
