@@ -102,6 +102,8 @@ MESSAGES = """
     thinking: type budget_tokens display
     output_config: effort
     output_config.format: type schema=any
+    context_management.edits: type=clear_tool_uses_20250919|clear_thinking_20251015 trigger=any keep=any
+    context_management.edits: clear_at_least=any exclude_tools clear_tool_inputs
     metadata: user_id
 """
 GOOGLE = """
