@@ -1,6 +1,6 @@
 """Limits the tokens of LiteLLM's proxy with Trypema: reserves before a call, settles after it.
 
-Put this file beside LiteLLM's config.yaml, and name it there:
+Put this file and trypema_request.py beside LiteLLM's config.yaml, and name it there:
 
     litellm_settings:
       callbacks: trypema_hook.trypema_hook
@@ -18,9 +18,14 @@ settles the tokens that were used, and Trypema gives the rest back:
 - If nothing is known, the estimate is settled: for example, with `cancel_on_disconnect`, when the
   client left before the response.
 
-Some calls cannot be limited exactly, because LiteLLM does not show the hook their whole request or all
-of their usage: pass-through routes (/openai/*, /anthropic/*, /bedrock/*, ...), websockets and realtime
-sessions, batches and fine-tuning. They are refused with 403, unless TRYPEMA_UNMEASURED_CALLS allows them.
+Clients may only send the parameters that trypema_request.py lists, at every depth, because a call
+cannot use more than its estimate with them. Others are refused with 400, unless
+TRYPEMA_ALLOWED_PARAMETERS has them: `extra_body`, `num_retries`, images, tools that the provider runs, ...
+
+Some calls cannot be limited exactly, because LiteLLM does not show the hook their whole request or all of
+their usage, or because the request does not bound it: pass-through routes (/openai/*, /anthropic/*, ...),
+websockets and realtime sessions, batches and fine-tuning, images and transcriptions. They are refused with
+403, unless TRYPEMA_UNMEASURED_CALLS allows them.
 
 Settings, as environment variables:
 
@@ -34,10 +39,14 @@ Settings, as environment variables:
     TRYPEMA_RESERVATION_SECONDS    after this time Trypema forgets a reservation whose proxy has died,
                                    and keeps its estimate counted; a running call is renewed in time
                                    (120, at most 3600)
-    TRYPEMA_DEFAULT_OUTPUT_TOKENS  reserved for a request without max_tokens (1000)
+    TRYPEMA_DEFAULT_OUTPUT_TOKENS  the max_tokens of a request that has none (1000)
+    TRYPEMA_ALLOWED_PARAMETERS     more parameters that clients may send, with commas between them:
+                                   `metadata`, `messages.content.image_url`, `tools.type=web_search`,
+                                   `x-litellm-timeout`; what is inside them is neither checked nor
+                                   counted (none)
     TRYPEMA_UNMEASURED_CALLS       calls that cannot be limited exactly: refuse, estimate (reserve an
-                                   estimate, and keep it unless LiteLLM reports the usage of a
-                                   pass-through route), or uncounted (refuse)
+                                   estimate, and keep it unless LiteLLM reports the usage), or
+                                   uncounted (refuse)
 
 Rules can use these attributes: `api_key` (the hash of a virtual key, never the key), `user`, `team`,
 `end_user` and `model`. Requests have the costs `tokens` and `requests` (1).
@@ -49,6 +58,7 @@ import json
 import logging
 import math
 import os
+import sys
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -58,15 +68,18 @@ from typing import Any
 import aiohttp
 import httpx
 from fastapi import HTTPException
-from litellm import Timeout, token_counter
+from litellm import Timeout
 from litellm.caching.caching import DualCache
 from litellm.integrations.custom_logger import CustomLogger
 from litellm.proxy._types import UserAPIKeyAuth, hash_token
 
+# LiteLLM loads this file by its path.
+sys.path.append(str(Path(__file__).parent))
+
+from trypema_request import MAX_ESTIMATE, Estimate, Estimator, count_text, is_measured, leaves  # noqa: E402
+
 logger = logging.getLogger("trypema")
 
-# Calls whose request LiteLLM passes on as it is.
-PASS_THROUGH_CALL_TYPES = {"pass_through_endpoint", "allm_passthrough_route", "llm_passthrough_route"}
 # Calls that use tokens after the hook has seen their request: in messages of a session, or in a job.
 SESSION_CALL_TYPES = {
     "_arealtime",
@@ -80,35 +93,6 @@ SESSION_CALL_TYPES = {
     "create_batch",
     "create_fine_tuning_job",
 }
-# Calls whose responses are not generated. All others may use output tokens, also those that a later
-# version of LiteLLM adds.
-CALL_TYPES_WITHOUT_OUTPUT = {
-    prefix + name
-    for prefix in ("", "a")
-    for name in """
-        embedding moderation ocr rerank search speech
-        apply_guardrail call_mcp_tool list_mcp_tools
-        cancel_batch list_batches retrieve_batch
-        cancel_fine_tuning_job list_fine_tuning_jobs retrieve_fine_tuning_job
-        create_container delete_container list_containers retrieve_container
-        delete_container_file list_container_files upload_container_file
-        retrieve_container_file retrieve_container_file_content
-        create_agent delete_agent get_agent list_agents list_agent_versions
-        create_eval delete_eval get_eval list_evals update_eval
-        cancel_run delete_run get_run list_runs
-        create_file file_content file_delete file_list file_retrieve
-        create_skill delete_skill get_skill list_skills
-        ingest vector_store_create vector_store_delete vector_store_list
-        vector_store_retrieve vector_store_search vector_store_update
-        vector_store_file_content vector_store_file_create vector_store_file_delete
-        vector_store_file_list vector_store_file_retrieve vector_store_file_update
-        cancel_interaction delete_interaction get_interaction
-        cancel_responses delete_responses get_responses list_input_items
-        create_video video_content video_create_character video_delete video_edit
-        video_extension video_generation video_get_character video_list video_remix
-        video_retrieve video_status
-    """.split()
-}
 # LiteLLM chooses the ids of these calls after the hook: of chats for MCP servers, and of old routes.
 CALL_TYPES_WITHOUT_ID = {
     "acompletion",
@@ -118,20 +102,12 @@ CALL_TYPES_WITHOUT_ID = {
     "rerank",
     "transcription",
 }
-OUTPUT_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens", "maxTokens")
-# Objects of Google's and Amazon's requests that have such limits.
-OUTPUT_CONFIGS = ("generationConfig", "generation_config", "inferenceConfig")
-PROMPT_FIELDS = ("prompt", "input", "contents", "system", "instructions", "systemInstruction")
-# Fields of images, audio and files, whose content is not text.
-MEDIA_FIELDS = {"data", "file_data", "image_url", "input_audio", "url"}
 # LiteLLM's status for a client that left, if `cancel_on_disconnect` is set.
 CLIENT_LEFT = 499
 # LiteLLM logs a success in the background. After this time the hook settles what it knows.
 LOG_SECONDS = 5.0
 PAUSES_BEFORE_NEXT_ATTEMPT = (1.0, 5.0, 20.0, None)
 ONE_ATTEMPT = (None,)
-# What a client can ask for at most, so that the number is valid for Trypema.
-MAX_ESTIMATE = 10**12
 
 
 @dataclass(frozen=True)
@@ -142,6 +118,7 @@ class Settings:
     timeout_seconds: float
     reservation_seconds: int
     default_output_tokens: int
+    allowed_parameters: frozenset[str]
     unmeasured_calls: str  # refuse, estimate or uncounted
 
     @classmethod
@@ -155,6 +132,9 @@ class Settings:
             timeout_seconds=positive("TRYPEMA_TIMEOUT_SECONDS", "1"),
             reservation_seconds=math.ceil(positive("TRYPEMA_RESERVATION_SECONDS", "120")),
             default_output_tokens=math.ceil(positive("TRYPEMA_DEFAULT_OUTPUT_TOKENS", "1000")),
+            allowed_parameters=frozenset(
+                os.environ.get("TRYPEMA_ALLOWED_PARAMETERS", "").replace(",", " ").split()
+            ),
             unmeasured_calls=one_of("TRYPEMA_UNMEASURED_CALLS", "refuse", "estimate", "uncounted"),
         )
 
@@ -245,13 +225,11 @@ class Call:
     call_id: str | None
     call_type: str
     request: asyncio.Task[Any]
-    reservation: str
+    # The fields of a request to Trypema that name the reservation.
+    reservation: Mapping[str, Any]
     # How long the reservation lasts without being renewed.
     lasts_seconds: float
-    prompt_tokens: int
-    # The most that one attempt at one model may use, and all models of the request together.
-    attempt_tokens: int
-    estimate: int
+    estimate: Estimate
     # Whether hooks do not see the whole usage.
     keeps_estimate: bool
     # The largest usage that a hook has seen. Several hooks see the same response.
@@ -283,8 +261,8 @@ class Call:
     def tokens_to_settle(self) -> int:
         """Returns the tokens to settle. If they are 0 for a failed call, it can be released."""
         if self.keeps_estimate and not self.failed:
-            return self.estimate
-        return min(self.timeouts * self.attempt_tokens + self._tokens_of_response(), MAX_ESTIMATE)
+            return self.estimate.tokens
+        return min(self.timeouts * self.estimate.attempt + self._tokens_of_response(), MAX_ESTIMATE)
 
     def _tokens_of_response(self) -> int:
         if self.from_cache:
@@ -292,11 +270,11 @@ class Call:
         if self.used is not None:
             return self.used
         if self.chunks or (self.chunks is not None and not self.failed):
-            return self.prompt_tokens + count_text("".join(generated_texts(self.chunks)))
+            return self.estimate.prompt + count_text("".join(generated_texts(self.chunks)))
         if self.failed:
             return 0
         logger.info("the usage of call %s is unknown; its estimate is settled", self.call_id)
-        return self.estimate
+        return self.estimate.tokens
 
 
 # A variable of the context, not a dictionary by call id: clients may choose the call id
@@ -333,6 +311,7 @@ class TrypemaHook(CustomLogger):
         super().__init__()
         self._settings = settings
         self._trypema = TrypemaClient(settings)
+        self._estimator = Estimator(settings.default_output_tokens, settings.allowed_parameters)
         # The event loop keeps only weak references to tasks.
         self._watchers: set[asyncio.Task[None]] = set()
         self._is_unavailable = False
@@ -341,14 +320,11 @@ class TrypemaHook(CustomLogger):
     async def async_pre_call_hook(
         self, user_api_key_dict: UserAPIKeyAuth, cache: DualCache, data: dict[str, Any], call_type: str
     ) -> None:
-        if call_type in PASS_THROUGH_CALL_TYPES | SESSION_CALL_TYPES:
+        if not is_measured(call_type):
             if self._settings.unmeasured_calls == "refuse":
                 raise self._refusal(call_type)
             if self._settings.unmeasured_calls == "uncounted":
                 return
-        else:
-            # Retries inside a provider's client, which no hook would see. LiteLLM's own are `num_retries`.
-            data.pop("max_retries", None)
         if call_type in CALL_TYPES_WITHOUT_ID:
             data.setdefault("litellm_call_id", str(uuid.uuid4()))
         request = asyncio.current_task()
@@ -361,31 +337,26 @@ class TrypemaHook(CustomLogger):
             # MCP calls several tools in one task.
             if earlier.call_type == call_type != "call_mcp_tool" and not earlier.was_asked:
                 await self._release_unused(earlier)
-        body = body_of(data, call_type)
-        prompt_tokens = attempt_tokens = await asyncio.to_thread(count_prompt, body, call_type)
-        if call_type not in CALL_TYPES_WITHOUT_OUTPUT:
-            attempt_tokens += output_limit(body, self._settings.default_output_tokens)
-        # `model: "a,b"` asks both.
-        models = str(data.get("model")).count(",") + 1
-        estimate = min(attempt_tokens * models, MAX_ESTIMATE)
-        answer = await self._reserve(attributes_of(user_api_key_dict, data), estimate)
+        estimate = await asyncio.to_thread(self._estimator.estimate, data, call_type)
+        attributes = attributes_of(user_api_key_dict, data)
+        answer = await self._reserve(attributes, estimate.tokens)
         if answer is None:
             return
         if not answer.get("allowed"):
-            raise denial(answer, estimate)
+            raise denial(answer, estimate.tokens)
         if answer.get("reservation"):
             call = Call(
                 call_id=call_id_of(data),
                 call_type=call_type,
                 request=request,
-                reservation=answer["reservation"],
+                reservation={"reservation": answer["reservation"]},
                 lasts_seconds=self._seconds_of(answer),
-                prompt_tokens=prompt_tokens,
-                attempt_tokens=attempt_tokens,
                 estimate=estimate,
-                # With `fastest_response`, LiteLLM cancels the slower models, which have used tokens, too.
+                # LiteLLM may count one of several streamed answers. With `fastest_response`, it cancels the
+                # slower models, which have used tokens, too.
                 keeps_estimate=call_type in SESSION_CALL_TYPES
-                or (models > 1 and bool(data.get("fastest_response"))),
+                or bool(data.get("stream") and estimate.answers > 1)
+                or bool(data.get("fastest_response") and estimate.tokens > estimate.attempt),
             )
             current_call.set(call)
             request.add_done_callback(lambda _: call.note_end())
@@ -548,7 +519,7 @@ class TrypemaHook(CustomLogger):
             logger.exception("could not settle call %s; its estimate stays counted", call.call_id)
 
     async def _renew_while_running(self, call: Call) -> None:
-        body = {"reservation": call.reservation, "ttl": f"{self._settings.reservation_seconds}s"}
+        body = {**call.reservation, "ttl": f"{self._settings.reservation_seconds}s"}
         while True:
             try:
                 await asyncio.wait_for(call.ended.wait(), call.lasts_seconds / 3)
@@ -574,7 +545,7 @@ class TrypemaHook(CustomLogger):
         self, call: Call, verb: str, body: Mapping[str, Any], pauses: tuple[float | None, ...]
     ) -> None:
         """Settles or releases, and repeats that later if Trypema does not answer or its Redis fails."""
-        body = {"reservation": call.reservation, **body}
+        body = {**call.reservation, **body}
         for pause in pauses:
             is_repeated, call.end_was_sent = call.end_was_sent, True
             try:
@@ -622,80 +593,6 @@ def attributes_of(caller: UserAPIKeyAuth, data: Mapping[str, Any]) -> dict[str, 
         "model": data.get("model"),
     }
     return {name: value for name, value in attributes.items() if isinstance(value, str) and value}
-
-
-def body_of(data: Mapping[str, Any], call_type: str) -> Mapping[str, Any]:
-    """Returns the object that has the prompt and the limits of a request."""
-    if call_type not in ("allm_passthrough_route", "llm_passthrough_route"):
-        return data
-    body = data.get("data")
-    return body if isinstance(body, Mapping) else {}
-
-
-def output_limit(body: Mapping[str, Any], default: int) -> int:
-    """Returns the most tokens that the model may generate for a request."""
-    places = [body, *(body[name] for name in OUTPUT_CONFIGS if isinstance(body.get(name), Mapping))]
-
-    # The largest: which of several fields counts depends on the provider.
-    def largest(names: tuple[str, ...], default: int) -> int:
-        numbers = (whole_number(place.get(name)) for place in places for name in names)
-        return max((number for number in numbers if number is not None), default=default)
-
-    return largest(OUTPUT_LIMITS, default) * largest(("n", "best_of", "candidateCount"), 1)
-
-
-def whole_number(value: Any) -> int | None:
-    """Returns a positive number of a request. Clients may write anything there."""
-    try:
-        number = int(value)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return number if number > 0 else None
-
-
-def count_prompt(body: Mapping[str, Any], call_type: str) -> int:
-    """Counts the tokens of a prompt with the tokenizer that comes with LiteLLM.
-
-    The model's own tokenizer might be downloaded in the middle of a request. The difference is
-    settled with the usage of the response.
-    """
-    if call_type in PASS_THROUGH_CALL_TYPES:
-        # Any provider's format.
-        return count_text("\n".join(text for text in leaves(body) if isinstance(text, str)))
-    fields = {name: body[name] for name in PROMPT_FIELDS if body.get(name)}
-    messages, tools = body.get("messages"), body.get("tools")
-    counted = 0
-    if messages:
-        try:
-            counted = token_counter(messages=messages, tools=tools, use_default_image_token_count=True)
-        except Exception:  # Formats that the counter does not know: audio, other providers, nonsense.
-            fields |= {"messages": messages, "tools": tools}
-    elif tools:
-        fields["tools"] = tools
-    texts, token_ids = [], 0
-    for value in leaves(fields):
-        if isinstance(value, str):
-            texts.append(value)
-        else:
-            token_ids += 1
-    return counted + token_ids + count_text("\n".join(texts))
-
-
-def count_text(text: str) -> int:
-    return token_counter(text=text) if text else 0
-
-
-def leaves(value: Any) -> Iterator[str | int]:
-    """Yields the texts of a JSON value and its numbers, which are token ids in a prompt."""
-    pending = [value]
-    while pending:
-        value = pending.pop()
-        if isinstance(value, Mapping):
-            pending.extend(content for name, content in value.items() if name not in MEDIA_FIELDS)
-        elif isinstance(value, (list, tuple)):
-            pending.extend(value)
-        elif isinstance(value, (str, int)) and not isinstance(value, bool):
-            yield value
 
 
 def is_timeout(error: Exception) -> bool:

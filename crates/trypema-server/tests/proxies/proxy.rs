@@ -35,6 +35,9 @@ http {
 }
 ";
 
+/// LiteLLM needs 8 s of processor time to start: on a busy machine, some waits of 30 s.
+const WAITS_FOR_START: usize = 6;
+
 /// Options that keep Caddy from using anything but the test's own directory and port.
 pub const CADDY: &str = "admin off\n\tauto_https off\n\tskip_install_trust\n";
 
@@ -111,10 +114,8 @@ impl Proxy {
         let program = program.unwrap_or_else(|error| panic!("{error}: `cargo xtask test` installs it"));
         let address = SocketAddr::from(([127, 0, 0, 1], port.number()));
         let listens = || TcpStream::connect(address).is_ok();
-        // LiteLLM needs 8 s of processor time to start: on a busy machine, more than one wait.
-        let is_up = wait_until("the proxy to listen", listens);
-        let is_up = is_up.or_else(|_| wait_until("the proxy to listen", listens));
-        is_up.unwrap_or_else(|error| panic!("{error}:\n{}", program.log()));
+        let is_up = (0..WAITS_FOR_START).any(|_| wait_until("the proxy to listen", listens).is_ok());
+        assert!(is_up, "the proxy does not listen:\n{}", program.log());
         Self { address, program, _port: port }
     }
 

@@ -1,9 +1,12 @@
 //! A language model behind LiteLLM, which speaks a little of OpenAI's and of Anthropic's protocol.
 
+#[path = "obedient.rs"]
+mod obedient;
+
 use std::io::{BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -24,22 +27,28 @@ const BETWEEN_WORDS: Duration = Duration::from_millis(100);
 const HANGS: Duration = Duration::from_secs(5);
 
 /// A server on a free port. The name of the model says what it does: `slow` streams all words, `breaking`
-/// closes the connection after some, `claude` answers as Anthropic does, `hanging` does not answer, everything
-/// else fails.
+/// closes the connection after some, `claude` answers as Anthropic does, `hanging` does not answer, `obedient`
+/// generates all tokens that it may, everything else fails.
 pub struct Model {
     pub address: SocketAddr,
-    asked: Arc<AtomicUsize>,
+    counters: Arc<Counters>,
+}
+
+#[derive(Default)]
+struct Counters {
+    asked: AtomicUsize,
+    spent: AtomicU64,
 }
 
 impl Model {
     pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let model = Self { address: listener.local_addr().unwrap(), asked: Arc::default() };
-        let asked = model.asked.clone();
+        let model = Self { address: listener.local_addr().unwrap(), counters: Arc::default() };
+        let counters = model.counters.clone();
         thread::spawn(move || {
             for stream in listener.incoming() {
-                let asked = asked.clone();
-                thread::spawn(move || serve(stream.unwrap(), &asked));
+                let counters = counters.clone();
+                thread::spawn(move || serve(stream.unwrap(), &counters));
             }
         });
         model
@@ -47,21 +56,36 @@ impl Model {
 
     /// Returns the number of requests that have reached the model.
     pub fn asked(&self) -> usize {
-        self.asked.load(Ordering::SeqCst)
+        self.counters.asked.load(Ordering::SeqCst)
+    }
+
+    /// Returns the tokens that `obedient` has generated.
+    pub fn spent(&self) -> u64 {
+        self.counters.spent.load(Ordering::SeqCst)
     }
 }
 
 /// Answers one request.
-fn serve(stream: TcpStream, asked: &AtomicUsize) {
+fn serve(stream: TcpStream, counters: &Counters) {
     let mut stream = BufReader::new(stream);
     let Some(request) = read(&mut stream) else { return };
-    asked.fetch_add(1, Ordering::SeqCst);
+    counters.asked.fetch_add(1, Ordering::SeqCst);
+    let target = request["target"].as_str().unwrap().to_owned();
     let request: Value = serde_json::from_str(request["body"].as_str().unwrap()).unwrap();
     let stream = stream.get_mut();
     // LiteLLM closes the connection when its client has left.
     let _ = match request["model"].as_str().unwrap() {
         "slow" => send(stream, WORDS),
         "breaking" => send(stream, WORDS_BEFORE_BREAKING),
+        "obedient" => {
+            let told = obedient::Told::by(&request);
+            counters.spent.fetch_add(told.tokens(), Ordering::SeqCst);
+            if request["stream"] == true {
+                told.stream(stream)
+            } else {
+                answer(stream, 200, &told.answer(&target))
+            }
+        }
         "claude" => answer(stream, 200, &message()),
         "hanging" => {
             thread::sleep(HANGS);
@@ -91,10 +115,7 @@ fn answer(stream: &mut TcpStream, status: u16, body: &Value) -> std::io::Result<
 
 /// Streams this number of words. Without the last chunk, the response is incomplete.
 fn send(stream: &mut TcpStream, words: usize) -> std::io::Result<()> {
-    write!(
-        stream,
-        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-    )?;
+    begin_stream(stream)?;
     for word in 0..words {
         let delta = json!({"role": "assistant", "content": format!("word{word} ")});
         send_event(
@@ -108,10 +129,18 @@ fn send(stream: &mut TcpStream, words: usize) -> std::io::Result<()> {
         let mut usage = chunk(&json!([]));
         usage["usage"] = json!({"prompt_tokens": 5, "completion_tokens": USAGE - 5, "total_tokens": USAGE});
         send_event(stream, &usage.to_string())?;
-        send_event(stream, "[DONE]")?;
-        write!(stream, "0\r\n\r\n")?;
+        end_stream(stream)?;
     }
     Ok(())
+}
+
+fn begin_stream(stream: &mut TcpStream) -> std::io::Result<()> {
+    write!(stream, "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+}
+
+fn end_stream(stream: &mut TcpStream) -> std::io::Result<()> {
+    send_event(stream, "[DONE]")?;
+    write!(stream, "0\r\n\r\n")
 }
 
 fn chunk(choices: &Value) -> Value {

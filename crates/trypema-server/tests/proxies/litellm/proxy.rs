@@ -51,6 +51,9 @@ const MODELS: &str = "
   - model_name: slow-with-keepalives
     litellm_params: {model: hosted_vllm/slow, api_base: http://MODEL/v1, keepalive_seconds: 1}
   - {model_name: hanging, litellm_params: {model: hosted_vllm/hanging, api_base: http://MODEL/v1}}
+  - {model_name: obedient, litellm_params: {model: openai/obedient, api_base: http://MODEL/v1, api_key: unused}}
+  - model_name: completing
+    litellm_params: {model: text-completion-openai/obedient, api_base: http://MODEL/v1, api_key: unused}
 ";
 
 pub struct LiteLlm {
@@ -72,9 +75,14 @@ impl LiteLlm {
 
     /// Sends a request on a new connection, with the API key `key`.
     pub fn post(&self, path: &str, key: &str, request: &Value) -> Reply {
+        self.send(path, key, &[("content-type", "application/json")], &request.to_string())
+    }
+
+    /// Sends a request with these headers and an API key.
+    pub fn send(&self, path: &str, key: &str, headers: &[(&str, &str)], body: &str) -> Reply {
         let authorization = format!("Bearer sk-{key}");
-        let headers = [("authorization", authorization.as_str()), ("content-type", "application/json")];
-        Client::connect(self.proxy.address).send("POST", path, &headers, &request.to_string())
+        let headers = [&[("authorization", authorization.as_str())], headers].concat();
+        Client::connect(self.proxy.address).send("POST", path, &headers, body)
     }
 
     /// Sends a chat request, and returns the events of its response. Dropping them closes the connection.
@@ -129,7 +137,9 @@ fn command(directory: &Path, port: u16, trypema: SocketAddr, model: SocketAddr) 
     fs::write(directory.join("config.yaml"), config).unwrap();
     fs::write(directory.join("limiter.py"), LIMITER).unwrap();
     fs::write(directory.join("authenticator.py"), AUTHENTICATOR).unwrap();
-    fs::write(directory.join("trypema_hook.py"), text_of("litellm/trypema_hook.py")).unwrap();
+    for name in ["trypema_hook.py", "trypema_request.py"] {
+        fs::write(directory.join(name), text_of(&format!("litellm/{name}"))).unwrap();
+    }
     let mut command = Command::new("python3");
     for (name, _) in std::env::vars_os() {
         let of_the_user = ["TRYPEMA_", "LITELLM_", "ANTHROPIC_", "HTTP", "ALL_PROXY", "http", "all_proxy"];
