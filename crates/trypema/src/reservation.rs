@@ -15,6 +15,9 @@ use crate::strategy::reservations::{Entry, ReservationId};
 pub(crate) struct ReserveRequest<'a> {
     pub(crate) take: TakeRequest<'a>,
     pub(crate) name: ReservationName,
+    /// The number of this attempt to reserve. A caller that chose the id may repeat its request, each time as another
+    /// attempt.
+    pub(crate) attempt: u64,
     /// The units are the holder's for this long.
     pub(crate) ttl: Duration,
 }

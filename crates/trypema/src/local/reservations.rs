@@ -23,7 +23,8 @@ use crate::reservation::{
     Ending, HeldReservation, RenewRequest, RenewedCheck, ReserveRequest, ReserveResponse, SettleRequest,
     SettleStatus, SettledCheck,
 };
-use crate::strategy::reservations::Entry;
+use crate::strategy::origin::Origin;
+use crate::strategy::reservations::{Entry, EntryState};
 use crate::strategy::{Limit, Payment, RETRY_AFTER, Spend, Strategy, with_strategy};
 use crate::units::MAX_EXACT;
 
@@ -109,10 +110,12 @@ impl LocalRateLimiterProvider {
             let entry = is_allowed.then(|| Entry {
                 id: request.name.id,
                 request: request.name.request,
+                attempt: request.attempt,
                 units: one.units,
                 recorded: one.recorded,
+                origin: Origin::default(),
                 expires_at: expiry(now, request.ttl),
-                is_settled: false,
+                state: EntryState::Open,
             });
             receipts.push(one.write(shard, now, entry));
         }
@@ -198,7 +201,7 @@ impl LocalRateLimiterProvider {
             return SettledCheck::default();
         };
         let Some(entry) = table.find(*id, now).copied() else { return SettledCheck::default() };
-        if entry.is_settled {
+        if entry.state == EntryState::Settled {
             return SettledCheck { status: SettleStatus::SettledBefore, ..SettledCheck::default() };
         }
         let reserved = entry.units;
@@ -240,7 +243,7 @@ impl LocalRateLimiterProvider {
         let (location, now) = (self.locate_table(check), self.now());
         let mut shard = location.map.shard_at(location.shard);
         let table = shard.find(location.key.hash, &location.key.key)?;
-        let entry = table.find(*id, now).filter(|entry| !entry.is_settled)?;
+        let entry = table.find(*id, now).filter(|entry| entry.state == EntryState::Open)?;
         let was_left = duration_between(now, entry.expires_at);
         table.renew(*id, expiry(now, *ttl));
         Some(RenewedCheck { was_left, expires_in: *ttl })

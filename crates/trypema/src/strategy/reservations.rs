@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use super::origin::Origin;
 use crate::clock::Timestamp;
 
 /// The most entries of a table: enough for thousands of requests in flight, and few enough that a script
@@ -52,23 +53,63 @@ pub(crate) struct Entry {
     pub(crate) id: ReservationId,
     /// A digest of the request that made the reservation. The same name with another request is a conflict.
     pub(crate) request: u64,
+    /// The number of the attempt that made the entry.
+    pub(crate) attempt: u64,
     /// The reserved units or, once settled, those that were really spent.
     pub(crate) units: u64,
     /// The time at which the counter recorded the units.
     pub(crate) recorded: Timestamp,
-    /// The entry is forgotten from then on.
+    /// The count that the units joined.
+    pub(crate) origin: Origin,
+    /// The entry is forgotten from then on. Each counter has a table of its own, so slots can end before money does.
     pub(crate) expires_at: Timestamp,
-    /// Whether the holder has settled or released it.
-    pub(crate) is_settled: bool,
+    pub(crate) state: EntryState,
+}
+
+/// The meaning of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EntryState {
+    /// The holder keeps the units.
+    Open = 0,
+    /// The holder has settled or released them.
+    Settled = 1,
+}
+
+impl EntryState {
+    #[cfg(feature = "_redis")]
+    fn of_number(number: u8) -> Option<Self> {
+        match number {
+            0 => Some(Self::Open),
+            1 => Some(Self::Settled),
+            _ => None,
+        }
+    }
 }
 
 impl Entry {
+    /// Returns an entry without a name.
+    pub(crate) fn anonymous(units: u64, recorded: Timestamp, expires_at: Timestamp) -> Self {
+        Self {
+            id: ReservationId::ANONYMOUS,
+            request: 0,
+            attempt: 0,
+            units,
+            recorded,
+            origin: Origin::default(),
+            expires_at,
+            state: EntryState::Open,
+        }
+    }
+
     fn is_live(&self, now: Timestamp) -> bool {
         now < self.expires_at
     }
 
     fn held(&self) -> u64 {
-        if self.is_settled { 0 } else { self.units }
+        match self.state {
+            EntryState::Open => self.units,
+            EntryState::Settled => 0,
+        }
     }
 
     /// Whether no entry that was made by `now`, nor a lease that ends up to `hold_us` later, could look like
@@ -130,7 +171,9 @@ impl ReservationTable {
 
     /// Returns the reservations that are neither settled nor expired.
     pub(crate) fn holders(&self, now: Timestamp) -> impl Iterator<Item = &Entry> {
-        self.live(now).iter().filter(|entry| !entry.is_settled && entry.id != ReservationId::ANONYMOUS)
+        self.live(now)
+            .iter()
+            .filter(|entry| entry.state == EntryState::Open && entry.id != ReservationId::ANONYMOUS)
     }
 
     fn live(&self, now: Timestamp) -> &[Entry] {
@@ -229,7 +272,7 @@ impl ReservationTable {
         match self.entries.iter_mut().find(|entry| entry.id == id) {
             Some(entry) if id.is_chosen() => {
                 self.held = self.held.saturating_sub(entry.held());
-                (entry.units, entry.is_settled) = (units, true);
+                (entry.units, entry.state) = (units, EntryState::Settled);
             }
             _ => self.forget(id),
         }
@@ -281,8 +324,7 @@ impl ReservationTable {
         let mut table = Self::default();
         let units = self.held(now);
         if units > 0 {
-            let (id, expires_at) = (ReservationId::ANONYMOUS, self.latest_expiry());
-            table.insert(Entry { id, request: 0, units, recorded: now, expires_at, is_settled: false });
+            table.insert(Entry::anonymous(units, now, self.latest_expiry()));
         }
         table
     }
@@ -294,7 +336,7 @@ fn sum_of_held(entries: &[Entry]) -> u64 {
 
 /// The length of an encoded entry.
 #[cfg(feature = "_redis")]
-pub(crate) const ENTRY_BYTES: usize = 49;
+pub(crate) const ENTRY_BYTES: usize = 69;
 
 #[cfg(feature = "_redis")]
 impl Entry {
@@ -302,8 +344,11 @@ impl Entry {
     pub(crate) fn read(reply: &mut super::ReplyReader<'_>) -> Option<Self> {
         let id = ReservationId(reply.bytes(16)?.try_into().ok()?);
         let request = u64::from_le_bytes(reply.bytes(8)?.try_into().ok()?);
-        let (units, recorded, expires_at) = (reply.count()?, reply.count()?, reply.count()?);
-        let (recorded, expires_at) = (Timestamp::derived(recorded), Timestamp::derived(expires_at));
-        Some(Self { id, request, units, recorded, expires_at, is_settled: reply.byte()? == 1 })
+        let attempt = u64::from_le_bytes(reply.bytes(8)?.try_into().ok()?);
+        let (units, recorded) = (reply.count()?, Timestamp::derived(reply.count()?));
+        let origin = Origin { window_end: reply.count()?, count: reply.word()? };
+        let expires_at = Timestamp::derived(reply.count()?);
+        let state = EntryState::of_number(reply.byte()?)?;
+        Some(Self { id, request, attempt, units, recorded, origin, expires_at, state })
     }
 }

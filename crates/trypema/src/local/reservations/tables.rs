@@ -9,7 +9,7 @@ use crate::local::lock::LockGuard;
 use crate::local::map::{HashedKey, NewState, StateMap};
 use crate::local::shard::Shard;
 use crate::reservation::{ReservationName, ReservedCheck};
-use crate::strategy::reservations::{Entry, MAX_HOLD, ReservationTable};
+use crate::strategy::reservations::{Entry, EntryState, MAX_HOLD, ReservationTable};
 use crate::strategy::{Concurrency, ConcurrencyLimit, Limit, Strategy};
 
 /// The location of the table of a check.
@@ -107,7 +107,7 @@ impl<'p> TableCheck<'p> {
         if let Some(table) = shard.find(key.hash, &key.key) {
             return match table.find(name.id, now) {
                 Some(known) if known.request == name.request => {
-                    let Entry { expires_at, is_settled, .. } = *known;
+                    let (expires_at, is_settled) = (known.expires_at, known.state == EntryState::Settled);
                     TableDecision::Known(KnownReservation { expires_at, is_settled }, self.usage(table, now))
                 }
                 Some(_) => TableDecision::Conflict,

@@ -231,7 +231,12 @@ impl RedisRateLimiterProvider {
         deadline: Deadline,
     ) -> Vec<SettleResult> {
         let requests = settlements.iter().map(|settlement| {
-            let args = ReservationArgs { id: settlement.id.0, request: 0, ending: settlement.ending as u8 };
+            let args = ReservationArgs {
+                id: settlement.id.0,
+                request: 0,
+                attempt: 0,
+                ending: settlement.ending as u8,
+            };
             (settlement.check, self.reservation_request(&settlement.check, Verb::Settle, 0, args))
         });
         let read = |now: Timestamp, number: u64, mut reply: ReplyReader<'_>| {
@@ -254,7 +259,8 @@ impl RedisRateLimiterProvider {
         deadline: Deadline,
     ) -> Vec<RenewResult> {
         let requests = renewals.iter().map(|renewal| {
-            let args = ReservationArgs { id: renewal.id.0, request: 0, ending: Ending::Cost as u8 };
+            let args =
+                ReservationArgs { id: renewal.id.0, request: 0, attempt: 0, ending: Ending::Cost as u8 };
             let ttl_us = micros(renewal.ttl);
             (renewal.check, self.reservation_request(&renewal.check, Verb::Renew, ttl_us, args))
         });
@@ -267,7 +273,7 @@ impl RedisRateLimiterProvider {
     }
 
     pub(super) async fn holders_of(&self, check: Check<'_>, deadline: Deadline) -> HoldersResult {
-        let args = ReservationArgs { id: [0; 16], request: 0, ending: Ending::Cost as u8 };
+        let args = ReservationArgs { id: [0; 16], request: 0, attempt: 0, ending: Ending::Cost as u8 };
         let request = self.reservation_request(&check, Verb::Holders, 0, args);
         let read = |now: Timestamp, number: u64, mut reply: ReplyReader<'_>| {
             let entry = |_| Some(HeldReservation::new(&Entry::read(&mut reply)?, now));
@@ -307,15 +313,15 @@ impl RedisRateLimiterProvider {
     }
 
     fn hold_request(&self, keyed: &KeyedCheck<'_>, request: &ReserveRequest<'_>) -> CheckRequest {
-        let (name, extra) = (request.name, micros(request.ttl));
+        let (name, attempt, extra) = (request.name, request.attempt, micros(request.ttl));
         let args =
             VerbArgs { extra, ..VerbArgs::new(Verb::Hold, keyed.check.cost) }.with_payment(keyed.payment);
         let mut made = with_strategy!(keyed.check.limit, |S, limit| {
             HasRedisLimiter::<S>::limiter(self).check_request(&keyed.key, Some(limit), args)
         });
         made.outcome_len += BEFORE_OUTCOME;
-        made.reservation =
-            Some(ReservationArgs { id: name.id.0, request: name.request, ending: Ending::Cost as u8 });
+        let ending = Ending::Cost as u8;
+        made.reservation = Some(ReservationArgs { id: name.id.0, request: name.request, attempt, ending });
         made
     }
 

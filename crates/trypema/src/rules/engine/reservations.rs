@@ -128,7 +128,7 @@ impl Engine {
         let mut plan = Plan::for_reservation(self.set.load_full(), request)?;
         let ttl = plan.shortest_hold().map_or(ttl, |hold| hold.min(ttl));
         let provider = self.provider();
-        let deadline = provider.deadline();
+        let (deadline, attempt) = (provider.deadline(), rand::random());
         let mut parts = ReservedParts::default();
         let decisions = {
             let if_cancelled = ReleaseIfCancelled::new(self, &plan, name);
@@ -146,7 +146,7 @@ impl Engine {
                 receipts: Receipts::Unwanted,
                 deadline,
             };
-            let request = ReserveRequest { take, name, ttl };
+            let request = ReserveRequest { take, name, attempt, ttl };
             let reserved = async {
                 let response = provider.reserve(request).wait().await?;
                 failure_policy::after_reserve(provider, request, response, &policy_of).await
@@ -161,22 +161,30 @@ impl Engine {
             PlanDecisions::from_take(enforced, log_only, response.without_receipts::<AnyReceipt>())
         };
         plan.decide(&decisions.outcomes, &decisions.decisions);
-        Ok(TriedReservation { plan, decisions, parts, name, ttl, deadline, log_only_rules })
+        Ok(TriedReservation { plan, decisions, parts, name, attempt, ttl, deadline, log_only_rules })
     }
 
     /// Lets the rules decide that decide for themselves: log-only rules, if they have not yet, and candidates.
     /// Then reports the verdict.
     async fn conclude(self: &Arc<Self>, tried: TriedReservation) -> NewReservation {
-        let TriedReservation { mut plan, mut decisions, mut parts, name, ttl, deadline, log_only_rules } =
-            tried;
+        let TriedReservation {
+            mut plan,
+            mut decisions,
+            mut parts,
+            name,
+            attempt,
+            ttl,
+            deadline,
+            log_only_rules,
+        } = tried;
         let is_allowed = plan.verdict.is_allowed();
         let if_cancelled = ReleaseIfCancelled::new(self, &plan, name);
         if log_only_rules == LogOnlyRules::DecideInTheEnd {
-            let shadow = ShadowRequest { name, ttl, deadline: self.provider().deadline() };
+            let shadow = ShadowRequest { name, attempt, ttl, deadline: self.provider().deadline() };
             self.reserve_each(plan.log_only_checks(), shadow, &mut decisions, &mut parts).await;
             self.reserve_candidates(&plan, shadow, &mut decisions, &mut parts).await;
         } else {
-            let shadow = ShadowRequest { name, ttl, deadline };
+            let shadow = ShadowRequest { name, attempt, ttl, deadline };
             self.reserve_candidates(&plan, shadow, &mut decisions, &mut parts).await;
         }
         let name_of = |(index, part): (usize, &ReservedPart)| CounterName {
@@ -246,7 +254,7 @@ impl Engine {
     async fn reserve_each(
         &self,
         shadow: Checks<'_>,
-        ShadowRequest { name, ttl, deadline }: ShadowRequest,
+        ShadowRequest { name, attempt, ttl, deadline }: ShadowRequest,
         decisions: &mut PlanDecisions,
         parts: &mut ReservedParts,
     ) {
@@ -255,7 +263,9 @@ impl Engine {
         }
         let (checks, if_unreachable, receipts) = (&[], &[], Receipts::Unwanted);
         let take = TakeRequest { checks, independent: &shadow.checks, if_unreachable, receipts, deadline };
-        if let Ok(response) = self.provider().reserve(ReserveRequest { take, name, ttl }).wait().await {
+        if let Ok(response) =
+            self.provider().reserve(ReserveRequest { take, name, attempt, ttl }).wait().await
+        {
             parts.add(&shadow.outcomes, &response.independent_receipts);
             decisions.add(shadow.outcomes, response.independent);
         }
@@ -286,6 +296,7 @@ struct TriedReservation {
     decisions: PlanDecisions,
     parts: ReservedParts,
     name: ReservationName,
+    attempt: u64,
     ttl: Duration,
     deadline: Deadline,
     log_only_rules: LogOnlyRules,
@@ -335,6 +346,7 @@ impl Drop for ReleaseIfCancelled<'_> {
 #[derive(Debug, Clone, Copy)]
 struct ShadowRequest {
     name: ReservationName,
+    attempt: u64,
     ttl: Duration,
     deadline: Deadline,
 }

@@ -24,7 +24,7 @@ verbs[SETTLE] = function(check, state, reply)
   local s, t = check.strategy, check.held.state
   tables().forget_expired(t, now)
   local e = tables().find(t, check.id, now)
-  if not e or e.is_settled then
+  if not e or e.state ~= tables().OPEN then
     reply[#reply + 1] = struct.pack('<I4dddd', 1, 0, 0, 0, 0)
     return e and 2 or 0
   end
@@ -48,7 +48,7 @@ end
 verbs[RENEW] = function(check, _, reply)
   local t = check.held.state
   local e = tables().find(t, check.id, now)
-  if not e or e.is_settled then
+  if not e or e.state ~= tables().OPEN then
     reply[#reply + 1] = struct.pack('<I4dd', 1, 0, 0)
     return 0
   end
@@ -73,7 +73,7 @@ local function decide_hold(check)
     -- It spends nothing again.
     check.outcome = s.decide(check.limit, state, now, now, 0, 0)
     check.expires_at = known.expires_at
-    return known.request ~= check.request and 3 or known.is_settled and 5 or 2
+    return known.request ~= check.request and 3 or known.state ~= tables().OPEN and 5 or 2
   end
   check.outcome = s.decide(check.limit, state, now, now, check.cost, check.needed)
   check.expires_at = now + check.extra
@@ -112,8 +112,8 @@ local function commit_hold(check)
   end
   tables().forget_expired(t, now)
   tables().insert(t, {
-    id = check.id, request = check.request, units = units, expires_at = check.expires_at, is_settled = false,
-    recorded = recorded,
+    id = check.id, request = check.request, attempt = check.attempt, units = units, recorded = recorded,
+    window_end = 0, count = 0, expires_at = check.expires_at, state = tables().OPEN,
   })
   t.is_changed = true
 end
