@@ -42,9 +42,9 @@ pub use definition::{
 };
 pub use document::{Document, Parsed};
 pub use endpoint::normalize_path;
-pub use engine::Engine;
 #[cfg(feature = "tower")]
 pub(crate) use engine::SelectProvider;
+pub use engine::{Engine, UndoneCounts};
 pub use explain::{ApplyingRule, Explanation, NotApplyingReason, NotApplyingRule};
 pub use file::RulesFile;
 pub use key_values::KeyValues;

@@ -1,7 +1,7 @@
 -- The reservations of a key: the twin of reservations.rs. Change both or neither.
 --   table    <B 'C'> <d units held> <d no entry expires earlier> <d every entry has expired by then>, then entries
 --   entry    <c16 id, zeros without a name> <c8 digest of the request> <c8 attempt> <d units> <d recorded at>
---            <d end of the window that counted them, or 0> <I4 count that they joined> <d expires at> <B 1 if settled>
+--            <d end of the window that counted them, or 0> <I4 count that they joined> <d expires at> <B state>
 -- The entries are in the order in which they expire. They stay one string: most calls look at the head only, or at one
 -- entry.
 local HEAD_BYTES, ENTRY_BYTES, MAX_ENTRIES = 25, 69, 4096
@@ -11,7 +11,7 @@ local BEFORE_UNITS, BEFORE_EXPIRY = 32, 60
 local LONGEST_HOLD = 3600000000
 local ANONYMOUS = string.rep('\0', 16)
 -- The states of an entry.
-local OPEN, SETTLED = 0, 1
+local OPEN, SETTLED, UNDONE, CONFIRMED = 0, 1, 2, 3
 
 local function empty_table()
   return {entries = '', held = 0, earliest = 0, latest = 0}
@@ -166,7 +166,7 @@ local function step_back(t, now, hold)
   end)
 end
 
--- Returns the entry with this name, unless it has expired.
+-- Returns the reservation with this id, settled or not, unless it has expired.
 local function find_entry(t, id, now)
   local from = 1
   while true do
@@ -177,7 +177,9 @@ local function find_entry(t, id, now)
     -- The same bytes may occur across fields.
     if (at - 1) % ENTRY_BYTES == 0 then
       local e = entry_at(t, at)
-      return now < e.expires_at and e or nil
+      if e.state == OPEN or e.state == SETTLED then
+        return now < e.expires_at and e or nil
+      end
     end
     from = at + 1
   end
@@ -243,25 +245,6 @@ local function live_entries(t, now)
     end
   end
   return #live, table.concat(live)
-end
-
--- Ends the reservation `e`, and remembers that `units` were really spent if the caller chose its id and it is not undone.
-local function settle_entry(t, e, units, is_undone)
-  t.held = t.held - held_by(e)
-  local text = ''
-  if e.id:byte() % 2 == 1 and not is_undone then
-    e.units, e.state = units, SETTLED
-    text = packed(e)
-  end
-  replace_entry(t, e.at, text)
-  read_expiries(t)
-end
-
--- Lets the reservation `e` expire at another time.
-local function renew_entry(t, e, expires_at)
-  replace_entry(t, e.at, '')
-  t.held, e.expires_at = t.held - held_by(e), expires_at
-  insert_entry(t, e)
 end
 
 -- Gives back anonymous units that were recorded at `recorded`, or those that expire first if that is negative. Returns

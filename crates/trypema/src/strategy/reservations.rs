@@ -5,7 +5,11 @@
 //! counter, and records the units that each reservation can still refund. The Lua twin is `reservations.lua`.
 #![cfg_attr(not(feature = "rules"), allow(dead_code, reason = "only rules reserve under an id"))]
 
+mod attempts;
+
 use std::time::Duration;
+
+pub(crate) use attempts::{Attempt, Undoing};
 
 use super::origin::Origin;
 use crate::clock::Timestamp;
@@ -73,6 +77,10 @@ pub(crate) enum EntryState {
     Open = 0,
     /// The holder has settled or released them.
     Settled = 1,
+    /// The attempt was undone. The entry holds nothing, and remembers it.
+    Undone = 2,
+    /// The attempt found the reservation that another one had made. The entry itself holds nothing.
+    Confirmed = 3,
 }
 
 impl EntryState {
@@ -81,6 +89,8 @@ impl EntryState {
         match number {
             0 => Some(Self::Open),
             1 => Some(Self::Settled),
+            2 => Some(Self::Undone),
+            3 => Some(Self::Confirmed),
             _ => None,
         }
     }
@@ -105,10 +115,19 @@ impl Entry {
         now < self.expires_at
     }
 
+    /// Whether this is the reservation with this id itself, settled or not.
+    fn is_reservation(&self, id: ReservationId) -> bool {
+        self.id == id && matches!(self.state, EntryState::Open | EntryState::Settled)
+    }
+
+    fn is_open(&self, id: ReservationId) -> bool {
+        self.id == id && self.state == EntryState::Open
+    }
+
     fn held(&self) -> u64 {
         match self.state {
             EntryState::Open => self.units,
-            EntryState::Settled => 0,
+            EntryState::Settled | EntryState::Undone | EntryState::Confirmed => 0,
         }
     }
 
@@ -166,7 +185,7 @@ impl ReservationTable {
 
     /// Returns the reservation with this id, unless it has expired.
     pub(crate) fn find(&self, id: ReservationId, now: Timestamp) -> Option<&Entry> {
-        self.live(now).iter().find(|entry| entry.id == id)
+        self.live(now).iter().find(|entry| entry.is_reservation(id))
     }
 
     /// Returns the reservations that are neither settled nor expired.
@@ -269,7 +288,10 @@ impl ReservationTable {
 
     /// Ends a reservation, and remembers that `units` were really spent if the caller chose its id.
     pub(crate) fn settle(&mut self, id: ReservationId, units: u64) {
-        match self.entries.iter_mut().find(|entry| entry.id == id) {
+        if id.is_chosen() {
+            self.forget_attempts(id);
+        }
+        match self.entries.iter_mut().find(|entry| entry.is_reservation(id)) {
             Some(entry) if id.is_chosen() => {
                 self.held = self.held.saturating_sub(entry.held());
                 (entry.units, entry.state) = (units, EntryState::Settled);
@@ -279,8 +301,8 @@ impl ReservationTable {
     }
 
     /// Removes a reservation.
-    pub(crate) fn forget(&mut self, id: ReservationId) {
-        let Some(index) = self.entries.iter().position(|entry| entry.id == id) else { return };
+    fn forget(&mut self, id: ReservationId) {
+        let Some(index) = self.entries.iter().position(|entry| entry.is_reservation(id)) else { return };
         self.held = self.held.saturating_sub(self.entries.remove(index).held());
         if self.entries.is_empty() {
             *self = Self::default();
@@ -289,7 +311,8 @@ impl ReservationTable {
 
     /// Lets a reservation expire at another time.
     pub(crate) fn renew(&mut self, id: ReservationId, expires_at: Timestamp) {
-        if let Some(index) = self.entries.iter().position(|entry| entry.id == id) {
+        self.forget_attempts(id);
+        if let Some(index) = self.entries.iter().position(|entry| entry.is_reservation(id)) {
             let renewed = Entry { expires_at, ..self.entries.remove(index) };
             self.entries.insert(self.place_of(&renewed), renewed);
         }

@@ -71,7 +71,7 @@ end
 
 -- What reservations.lua says of a table: the bytes of its head and of an entry, the most entries, and the longest hold.
 local HEAD, ENTRY, MAX_ENTRIES, MAX_HOLD = 25, 69, 4096, 3600 * 1000000
--- How a reservation ends, beside at a cost: with its estimate, or as if it had never been made.
+-- How a reservation ends, beside at a cost: with its estimate, or because the attempt that made it is undone.
 local ESTIMATE, UNDONE = 1, 2
 -- The number of the strategy that is nothing but such a table.
 local CONCURRENCY = 7
@@ -124,7 +124,6 @@ end
 
 -- Reserves at one counter in the usual case: the id is new, and there is room. Returns whether it did.
 local function hold_quickly(number, index, cost, ttl, from)
-  local is_chosen = argument:byte(from) % 2 == 1
   local bytes, limit_at = unpack('<I2', argument, from + NAME + 1)
   local key, limit, hold, table_key = KEYS[index], 0, MAX_HOLD, KEYS[index + 1]
   if number == CONCURRENCY then
@@ -135,8 +134,8 @@ local function hold_quickly(number, index, cost, ttl, from)
   if not text or #text >= HEAD + MAX_ENTRIES * ENTRY then
     return
   end
-  -- Only an id that the caller chose may be known.
-  if is_chosen and text:find(argument:sub(from, from + 15), HEAD + 1, true) then
+  -- The reservation may be known, or the attempt undone.
+  if text:find(argument:sub(from, from + 15), HEAD + 1, true) then
     return
   end
   local outcome, recorded, is_admitted
@@ -176,10 +175,18 @@ end
 -- did.
 local function settle_quickly(number, index, cost, from)
   local ending, bytes, limit_at = unpack('<BI2', argument, from + NAME)
-  local key = KEYS[index]
+  if ending == UNDONE then
+    return
+  end
+  local key, id = KEYS[index], argument:sub(from, from + 15)
   local table_key = number == CONCURRENCY and key or KEYS[index + 1]
   local text, held, earliest, latest = usual_table(table_key, MAX_HOLD)
-  local place = text and text:find(argument:sub(from, from + 15), HEAD + 1, true)
+  local place = text and text:find(id, HEAD + 1, true)
+  local is_chosen = id:byte() % 2 == 1
+  -- Other attempts may have confirmed a reservation whose id the caller chose.
+  if is_chosen and place and text:find(id, place + ENTRY, true) then
+    return
+  end
   if not place or (place - HEAD - 1) % ENTRY ~= 0 or states[key] then
     return
   end
@@ -199,12 +206,11 @@ local function settle_quickly(number, index, cost, from)
     is_in_doubt = true
   end
   is_written = true
-  local is_kept = text:byte(place) % 2 == 1 and ending ~= UNDONE
-  if #text == HEAD + ENTRY and not is_kept then
+  if #text == HEAD + ENTRY and not is_chosen then
     call('DEL', table_key)
   else
     local kept = ''
-    if is_kept then
+    if is_chosen then
       kept = text:sub(place, place + NAME - 1) .. pack('<dddI4dB', counted, recorded, window_end, count, expires_at, 1)
     end
     local entries = text:sub(HEAD + 1, place - 1) .. kept .. text:sub(place + ENTRY)
