@@ -56,7 +56,9 @@ pub(crate) use request::REQUESTS;
 pub use request::{AttributeSet, Request};
 #[cfg(feature = "tower")]
 pub(crate) use reservation::{FinalCosts, RenewingReservation};
-pub use reservation::{Holder, OnDrop, Reservation, ReserveOptions, SettledRule, SettledStatus, Settlement};
+pub use reservation::{
+    Holder, OnDrop, Reservation, ReservationRef, ReserveOptions, SettledRule, SettledStatus, Settlement,
+};
 pub use set::RuleSet;
 pub use starts::{InvalidStarts, Starts};
 pub use unmatched::UnmatchedOverride;

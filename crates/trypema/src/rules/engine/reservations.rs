@@ -27,7 +27,8 @@ use crate::reservation::{ReservationName, ReserveRequest, ReserveResponse, Reser
 use crate::rules::plan::{Checks, Plan};
 use crate::rules::request::Request;
 use crate::rules::reservation::{
-    CounterName, NewReservation, Outstanding, Reservation, ReserveOptions, SettleCosts, Settlement, valid_ttl,
+    CounterName, NewReservation, Outstanding, Reservation, ReservationRef, ReserveOptions, SettleCosts,
+    Settlement, valid_ttl,
 };
 use crate::strategy::Limit;
 use crate::strategy::reservations::Attempt;
@@ -92,23 +93,37 @@ impl Engine {
         Ok(Reservation::new(Arc::clone(self), new, options.on_drop, self.spawner()))
     }
 
-    /// Settles a reservation by its text, as [`Reservation::settle`] does. Settling again changes nothing.
-    pub async fn settle(&self, reservation: &str, costs: &[(&str, u64)]) -> Result<Settlement, TrypemaError> {
+    /// Settles a reservation by its text or its id, as [`Reservation::settle`] does. Settling again changes nothing.
+    pub async fn settle(
+        &self,
+        reservation: impl Into<ReservationRef<'_>>,
+        costs: &[(&str, u64)],
+    ) -> Result<Settlement, TrypemaError> {
         self.validate_costs(costs)?;
-        Ok(self.settle_at(Outstanding::read(reservation)?, SettleCosts::Units(costs)).await)
+        let outstanding = reservation.into().outstanding(self.set.load_full())?;
+        Ok(self.settle_at(outstanding, SettleCosts::Units(costs)).await)
     }
 
-    /// Releases a reservation by its text, as [`Reservation::release`] does. Releasing again changes nothing.
-    pub async fn release(&self, reservation: &str) -> Result<Settlement, TrypemaError> {
-        Ok(self.settle_at(Outstanding::read(reservation)?, SettleCosts::Nothing).await)
+    /// Releases a reservation by its text or its id, as [`Reservation::release`] does. Releasing again changes nothing.
+    pub async fn release(
+        &self,
+        reservation: impl Into<ReservationRef<'_>>,
+    ) -> Result<Settlement, TrypemaError> {
+        let outstanding = reservation.into().outstanding(self.set.load_full())?;
+        Ok(self.settle_at(outstanding, SettleCosts::Nothing).await)
     }
 
     /// Lets a reservation last for `ttl` from now on. Returns the time after which it expires: `ttl`, or the
     /// `hold` of one of its concurrency rules if that is shorter. `None` if it is no longer outstanding, or if
     /// one of its slots is lost.
-    pub async fn renew(&self, reservation: &str, ttl: Duration) -> Result<Option<Duration>, TrypemaError> {
+    pub async fn renew(
+        &self,
+        reservation: impl Into<ReservationRef<'_>>,
+        ttl: Duration,
+    ) -> Result<Option<Duration>, TrypemaError> {
         valid_ttl(ttl)?;
-        self.renew_at(&Outstanding::read(reservation)?, ttl).await
+        let outstanding = reservation.into().outstanding(self.set.load_full())?;
+        self.renew_at(&outstanding, ttl).await
     }
 
     /// Tries to reserve, and concludes whatever the enforced rules decide.
@@ -134,8 +149,7 @@ impl Engine {
         let ttl = plan.shortest_hold().map_or(ttl, |hold| hold.min(ttl));
         let provider = self.provider();
         let deadline = provider.deadline();
-        // 0 is no attempt.
-        let attempt = Attempt { id: name.id, number: rand::random::<u64>().max(1) };
+        let attempt = Attempt { id: name.id, number: self.undoings.new_attempt() };
         let mut parts = ReservedParts::default();
         let decisions = {
             let if_cancelled = UndoIfCancelled::new(self, &plan, attempt, ttl);

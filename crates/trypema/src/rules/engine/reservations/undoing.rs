@@ -16,6 +16,12 @@ use crate::clock::Timestamp;
 use crate::error::TrypemaError;
 use crate::reservation::{ReserveRequest, ReserveResponse, SettleRequest, SettleResult, SettleStatus};
 use crate::rules::engine::Engine;
+#[cfg(feature = "unstable-testkit")]
+use crate::rules::plan::Plan;
+#[cfg(feature = "unstable-testkit")]
+use crate::rules::request::Request;
+#[cfg(feature = "unstable-testkit")]
+use crate::rules::reservation::ReserveOptions;
 use crate::rules::set::RuleSet;
 use crate::strategy::reservations::Attempt;
 use crate::waiting::Sleep;
@@ -59,12 +65,17 @@ pub(in crate::rules) struct Undoings {
     state: Mutex<State>,
     done: AtomicU64,
     given_up: AtomicU64,
+    /// The number of the next attempt, if a test has chosen it.
+    #[cfg(feature = "unstable-testkit")]
+    next_attempt: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct State {
     /// Each with the time at which its units can no longer be given back.
     queue: VecDeque<(PendingUndo, Timestamp)>,
+    /// The number of those that the task has taken from the queue and not undone yet.
+    in_flight: usize,
     /// Whether a task undoes them.
     is_running: bool,
 }
@@ -72,6 +83,22 @@ struct State {
 impl Undoings {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pending(&self) -> usize {
+        let state = self.lock();
+        state.queue.len() + state.in_flight
+    }
+
+    /// Returns a number that no other attempt of any process has.
+    pub(super) fn new_attempt(&self) -> u64 {
+        #[cfg(feature = "unstable-testkit")]
+        match self.next_attempt.swap(0, Ordering::Relaxed) {
+            0 => {}
+            chosen => return chosen,
+        }
+        // 0 is no attempt.
+        rand::random::<u64>().max(1)
     }
 
     /// Returns the next ones to undo; `None` if there are none, and the task ends.
@@ -85,6 +112,7 @@ impl Undoings {
             state.is_running = false;
             return None;
         }
+        state.in_flight = count;
         Some(state.queue.drain(..count).collect())
     }
 
@@ -107,9 +135,9 @@ impl Undoings {
 impl Engine {
     /// Returns the numbers of attempts to reserve that were undone, or are to be, because their answer was lost.
     pub fn undone(&self) -> UndoneCounts {
-        let Undoings { state: _, done, given_up } = &*self.undoings;
+        let Undoings { done, given_up, .. } = &*self.undoings;
         UndoneCounts {
-            pending: self.undoings.lock().queue.len(),
+            pending: self.undoings.pending(),
             done: done.load(Ordering::Relaxed),
             given_up: given_up.load(Ordering::Relaxed),
         }
@@ -164,11 +192,11 @@ impl Engine {
             let mut results = results.into_iter();
             returned.batch.retain(|_| results.next() != Some(true));
             drop(returned);
-            longest = if is_stuck { (longest * 2).min(LONGEST_PAUSE) } else { FIRST_PAUSE };
             if is_stuck {
                 let pause = longest / 2 + crate::jitter::below(longest / 2);
                 Sleep::until(self.clock(), self.clock().now() + pause).await;
             }
+            longest = if is_stuck { (longest * 2).min(LONGEST_PAUSE) } else { FIRST_PAUSE };
         }
         running.has_ended = true;
     }
@@ -197,6 +225,30 @@ impl Engine {
             self.waiters.wake_first(undo.key.as_bytes());
         }
         is_done
+    }
+}
+
+/// For tests of attempts that are late, lost or repeated.
+#[cfg(feature = "unstable-testkit")]
+#[doc(hidden)]
+impl Engine {
+    /// Gives the next attempt to reserve this number.
+    pub fn number_next_attempt(&self, number: u64) {
+        self.undoings.next_attempt.store(number, Ordering::Relaxed);
+    }
+
+    /// Undoes an attempt whose answer was lost, at every counter of its request.
+    pub async fn undo_attempt(&self, request: &Request<'_>, options: &ReserveOptions, number: u64) -> bool {
+        let Ok(plan) = Plan::for_reservation(self.set.load_full(), request) else { return false };
+        let attempt = Attempt { id: options.name(request).id, number };
+        let undo = |check: &Check<'_>| PendingUndo {
+            key: check.key.into(),
+            attempt,
+            ttl: options.ttl,
+            is_answered: false,
+        };
+        let undos: Vec<PendingUndo> = plan.all_checks().checks.iter().map(undo).collect();
+        self.try_undo(&undos).await.into_iter().all(|is_done| is_done)
     }
 }
 
@@ -245,6 +297,8 @@ struct ReturnedBatch<'u> {
 
 impl Drop for ReturnedBatch<'_> {
     fn drop(&mut self) {
-        self.undoings.lock().queue.extend(self.batch.drain(..));
+        let mut state = self.undoings.lock();
+        state.in_flight = 0;
+        state.queue.extend(self.batch.drain(..));
     }
 }
