@@ -9,7 +9,8 @@ use std::time::Duration;
 use serde::Serialize;
 use trypema::clock::Clock;
 use trypema::rules::{
-    Engine, Explanation, Holder, OnDrop, Request, Reservation, ReserveOptions, RuleSet, Settlement, Verdict,
+    Engine, Explanation, Holder, OnDrop, Request, Reservation, ReservationRef, ReserveOptions, RuleSet,
+    Settlement, UndoneCounts, Verdict,
 };
 use trypema::{RateLimiter, TrypemaError};
 
@@ -163,7 +164,7 @@ impl App {
     /// Settles a reservation by its text.
     pub(crate) async fn settle(
         &self,
-        reservation: &str,
+        reservation: ReservationRef<'_>,
         costs: &[(&str, u64)],
     ) -> Result<Settlement, TrypemaError> {
         let settlement = self.engine.settle(reservation, costs).await?;
@@ -172,7 +173,10 @@ impl App {
     }
 
     /// Releases a reservation by its text.
-    pub(crate) async fn release_reservation(&self, reservation: &str) -> Result<Settlement, TrypemaError> {
+    pub(crate) async fn release_reservation(
+        &self,
+        reservation: ReservationRef<'_>,
+    ) -> Result<Settlement, TrypemaError> {
         self.engine.release(reservation).await
     }
 
@@ -180,7 +184,7 @@ impl App {
     /// outstanding.
     pub(crate) async fn renew(
         &self,
-        reservation: &str,
+        reservation: ReservationRef<'_>,
         ttl: Duration,
     ) -> Result<Option<Duration>, TrypemaError> {
         self.engine.renew(reservation, ttl).await
@@ -304,6 +308,7 @@ impl App {
         let mut text = Exposition::default();
         self.metrics.write(&mut text);
         self.reservations.write(&mut text, &self.engine.rules());
+        write_undone(&self.engine.undone(), &mut text);
         text.family("trypema_rules", MetricType::Gauge, "Rules in force.");
         text.sample(&[], self.engine.rules().len());
         store::write(self.rule_store().map(|rule_store| &**rule_store), &mut text);
@@ -337,6 +342,23 @@ impl App {
     fn refused_rules(&self) -> MutexGuard<'_, Option<String>> {
         self.refused_rules.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Writes the numbers of counters at which reservations were undone whose answer was lost.
+fn write_undone(counts: &UndoneCounts, text: &mut Exposition) {
+    text.family(
+        "trypema_undo_pending",
+        MetricType::Gauge,
+        "Counters at which a reservation is to be undone, because its answer was lost.",
+    );
+    text.sample(&[], counts.pending);
+    text.family(
+        "trypema_undo_total",
+        MetricType::Counter,
+        "Counters at which a reservation whose answer was lost was undone, or given up, so that it stays counted.",
+    );
+    text.sample(&[("result", "undone")], counts.done);
+    text.sample(&[("result", "given_up")], counts.given_up);
 }
 
 /// Warns if more rules can apply to one attribute set than the engine accepts for a request, before such a request fails.

@@ -179,6 +179,11 @@ pub enum TrypemaError {
         "another request made a reservation with this id: use a new id, or repeat the same attributes and costs"
     )]
     ReservationConflict,
+    /// An attempt to reserve that was undone because its answer was late. Nothing was reserved: the request can be
+    /// repeated.
+    #[cfg(feature = "rules")]
+    #[error("the reservation was undone because its answer was late: repeat the request")]
+    ReservationUndone,
     /// A text that names no reservation.
     #[cfg(feature = "rules")]
     #[error("invalid reservation: {reason}")]
@@ -228,11 +233,17 @@ impl TrypemaError {
     /// Whether the store failed before it could change anything.
     #[cfg(feature = "tower")]
     pub(crate) fn is_certainly_unspent(&self) -> bool {
+        self.is_store_failure() && !self.is_outcome_unknown()
+    }
+
+    /// Whether the store failed, and may have spent the cost all the same.
+    #[cfg(feature = "rules")]
+    pub(crate) fn is_outcome_unknown(&self) -> bool {
         match self {
             #[cfg(feature = "_redis")]
             Self::RedisError(failure) => {
-                use crate::redis::RedisFailureKind::{Refused, Unavailable};
-                matches!(failure.kind(), Unavailable | Refused)
+                use crate::redis::RedisFailureKind::{BadReply, OutcomeUnknown};
+                matches!(failure.kind(), OutcomeUnknown | BadReply)
             }
             _ => false,
         }

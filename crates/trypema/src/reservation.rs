@@ -8,15 +8,23 @@ use std::time::Duration;
 use crate::check::{Check, TakeRequest, TakeResponse};
 use crate::clock::Timestamp;
 use crate::error::TrypemaError;
-use crate::strategy::reservations::{Entry, ReservationId};
+use crate::strategy::reservations::{Attempt, Entry, ReservationId};
 
 /// Takes the checks of a request like [`TakeRequest`], under a name.
 #[derive(Clone, Copy)]
 pub(crate) struct ReserveRequest<'a> {
     pub(crate) take: TakeRequest<'a>,
     pub(crate) name: ReservationName,
+    /// The number of this attempt: see [`Attempt`].
+    pub(crate) attempt: u64,
     /// The units are the holder's for this long.
     pub(crate) ttl: Duration,
+}
+
+impl ReserveRequest<'_> {
+    pub(crate) fn attempt(&self) -> Attempt {
+        Attempt { id: self.name.id, number: self.attempt }
+    }
 }
 
 /// The name of a reservation, with a digest of the request that made it.
@@ -52,18 +60,24 @@ pub(crate) struct SettleRequest<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// The cost was really spent.
-    Cost = 0,
+    Cost,
     /// The reserved units count as the ones that were spent.
-    Estimate = 1,
-    /// The request was denied elsewhere, so it was never reserved. Unlike a release it is not remembered, even
-    /// if the caller chose the id: the same request may be made again, and spends then.
-    Undone = 2,
+    Estimate,
+    /// The attempt with this number was denied or failed elsewhere, or its answer was lost. Its units are given back,
+    /// unless another attempt holds them, too. Unlike a release it is not remembered, even if the caller chose the
+    /// id: the same request may be made again, and spends then.
+    Undone {
+        attempt: u64,
+        /// The time for which the store remembers the attempt, because it may still arrive. Zero if it was answered.
+        marked_for: Duration,
+    },
 }
 
 impl<'a> SettleRequest<'a> {
-    /// Gives back all units, as if the request had never been made.
-    pub(crate) fn undo(check: Check<'a>, id: ReservationId) -> Self {
-        Self { check: Check { cost: 0, ..check }, id, ending: Ending::Undone }
+    /// Gives back the units of an attempt, as if it had never been made.
+    pub(crate) fn undo(check: Check<'a>, attempt: Attempt, marked_for: Duration) -> Self {
+        let ending = Ending::Undone { attempt: attempt.number, marked_for };
+        Self { check: Check { cost: 0, ..check }, id: attempt.id, ending }
     }
 
     /// Counts all units, and releases a slot.
@@ -95,6 +109,8 @@ pub(crate) enum SettleStatus {
     Settled,
     /// It was settled or released before, which is only remembered of ids that the caller chose.
     SettledBefore,
+    /// The table has no room to remember an undone attempt, which may still arrive.
+    NoRoom,
 }
 
 /// Lets the part of a reservation at one counter last longer.

@@ -42,9 +42,9 @@ pub use definition::{
 };
 pub use document::{Document, Parsed};
 pub use endpoint::normalize_path;
-pub use engine::Engine;
 #[cfg(feature = "tower")]
 pub(crate) use engine::SelectProvider;
+pub use engine::{Engine, UndoneCounts};
 pub use explain::{ApplyingRule, Explanation, NotApplyingReason, NotApplyingRule};
 pub use file::RulesFile;
 pub use key_values::KeyValues;
@@ -56,7 +56,9 @@ pub(crate) use request::REQUESTS;
 pub use request::{AttributeSet, Request};
 #[cfg(feature = "tower")]
 pub(crate) use reservation::{FinalCosts, RenewingReservation};
-pub use reservation::{Holder, OnDrop, Reservation, ReserveOptions, SettledRule, SettledStatus, Settlement};
+pub use reservation::{
+    Holder, OnDrop, Reservation, ReservationRef, ReserveOptions, SettledRule, SettledStatus, Settlement,
+};
 pub use set::RuleSet;
 pub use starts::{InvalidStarts, Starts};
 pub use unmatched::UnmatchedOverride;

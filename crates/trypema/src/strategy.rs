@@ -30,6 +30,7 @@ mod fixed_window;
 #[cfg(feature = "_redis")]
 mod lease;
 mod limit;
+pub(crate) mod origin;
 pub(crate) mod reservations;
 mod series;
 mod sliding_window;

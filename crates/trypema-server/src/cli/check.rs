@@ -82,9 +82,9 @@ fn further_set(text: &str) -> Result<Value, String> {
 
 /// The attributes of one argument: one of `NAME=VALUE`, or those of a JSON object.
 #[derive(Debug, Clone)]
-struct GivenAttributes(Vec<(String, String)>);
+pub(super) struct GivenAttributes(Vec<(String, String)>);
 
-fn attributes(text: &str) -> Result<GivenAttributes, String> {
+pub(super) fn attributes(text: &str) -> Result<GivenAttributes, String> {
     if text.trim_start().starts_with('{') {
         let object: BTreeMap<String, String> = serde_json::from_str(text)
             .map_err(|error| format!("need a JSON object of texts, as in {{\"user\": \"ann\"}}: {error}"))?;
@@ -133,17 +133,7 @@ impl Explain {
 }
 
 impl RequestArgs {
-    fn pairs(&self) -> impl Iterator<Item = &(String, String)> {
-        self.attributes.iter().flat_map(|given| &given.0)
-    }
-
     pub(super) fn to_json(&self) -> Result<Value, String> {
-        let mut attributes = Map::new();
-        for (name, value) in self.pairs() {
-            if attributes.insert(name.clone(), json!(value)).is_some() {
-                return Err(format!("attribute {name:?} is given twice"));
-            }
-        }
         let costs = costs_of(&self.cost)?;
         let is_given = !self.attributes.is_empty();
         if !is_given && !self.set.is_empty() && !costs.is_empty() {
@@ -151,7 +141,7 @@ impl RequestArgs {
                 "--cost is for the attributes NAME=VALUE; write the costs of a --set into it".to_owned()
             );
         }
-        let mut first = json!({"attributes": attributes});
+        let mut first = json!({"attributes": attributes_of(&self.attributes)?});
         if !costs.is_empty() {
             first["costs"] = Value::Object(costs);
         }
@@ -162,6 +152,17 @@ impl RequestArgs {
         let sets: Vec<&Value> = is_given.then_some(&first).into_iter().chain(&self.set).collect();
         Ok(json!({"sets": sets}))
     }
+}
+
+/// Returns attributes as an object. Fails if one is given twice.
+pub(super) fn attributes_of(given: &[GivenAttributes]) -> Result<Map<String, Value>, String> {
+    let mut attributes = Map::new();
+    for (name, value) in given.iter().flat_map(|given| &given.0) {
+        if attributes.insert(name.clone(), json!(value)).is_some() {
+            return Err(format!("attribute {name:?} is given twice"));
+        }
+    }
+    Ok(attributes)
 }
 
 /// Returns costs as an object. Fails if a unit is given twice.

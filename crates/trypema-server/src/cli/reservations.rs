@@ -4,7 +4,10 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use super::check::{GivenCost, RequestArgs, cost, costs_of, name_suffix, report, text};
+use super::check::{
+    GivenAttributes, GivenCost, RequestArgs, attributes, attributes_of, cost, costs_of, name_suffix, report,
+    text,
+};
 use super::service::{Call, CheckService};
 use super::{failed, print};
 
@@ -27,11 +30,37 @@ pub(super) struct Reserve {
     json: bool,
 }
 
+/// The name of a reservation
+#[derive(Debug, clap::Args)]
+struct NamedReservation {
+    /// The reservation, as `trypema reserve` printed it; with --id, the attributes of its request, as in user=ann
+    #[arg(required = true, value_name = "RESERVATION|NAME=VALUE")]
+    names: Vec<String>,
+    /// Id that the request chose
+    #[arg(long)]
+    id: Option<String>,
+}
+
+impl NamedReservation {
+    /// Returns the fields of a request that name the reservation.
+    fn to_json(&self) -> Result<Value, String> {
+        let Some(id) = &self.id else {
+            return match &*self.names {
+                [text] => Ok(json!({"reservation": text})),
+                _ => Err("need one reservation, or --id with attributes".to_owned()),
+            };
+        };
+        let given: Vec<GivenAttributes> =
+            self.names.iter().map(|name| attributes(name)).collect::<Result<_, _>>()?;
+        Ok(json!({"id": id, "attributes": attributes_of(&given)?}))
+    }
+}
+
 /// Settle a reservation
 #[derive(Debug, clap::Args)]
 pub(super) struct Settle {
-    /// The reservation, as `trypema reserve` printed it
-    reservation: String,
+    #[command(flatten)]
+    named: NamedReservation,
     /// Real cost: a number of requests, or of another unit, as in tokens=1830; may be repeated. A unit without
     /// a cost keeps its estimate
     #[arg(long, value_name = "[UNIT=]NUMBER", value_parser = cost)]
@@ -46,8 +75,8 @@ pub(super) struct Settle {
 /// Release a reservation
 #[derive(Debug, clap::Args)]
 pub(super) struct Release {
-    /// The reservation, as `trypema reserve` printed it
-    reservation: String,
+    #[command(flatten)]
+    named: NamedReservation,
     #[command(flatten)]
     service: CheckService,
     /// Print the server's JSON response
@@ -58,8 +87,8 @@ pub(super) struct Release {
 /// Let a reservation last longer
 #[derive(Debug, clap::Args)]
 pub(super) struct Renew {
-    /// The reservation, as `trypema reserve` printed it
-    reservation: String,
+    #[command(flatten)]
+    named: NamedReservation,
     /// Time for which the reservation lasts from now on, at most 1h
     #[arg(long, default_value = "60s", value_name = "TIME")]
     ttl: String,
@@ -85,8 +114,8 @@ impl Reserve {
 
 impl Settle {
     pub(super) fn run(self) -> ExitCode {
-        let response = costs_of(&self.cost).and_then(|costs| {
-            let request = json!({"reservation": self.reservation, "costs": costs});
+        let response = self.named.to_json().and_then(|mut request| {
+            request["costs"] = json!(costs_of(&self.cost)?);
             self.service.call(&Call::post("/v1/settle", &request))
         });
         finish(response, self.json, "settled", |response| settled(response, "settled"))
@@ -95,16 +124,18 @@ impl Settle {
 
 impl Release {
     pub(super) fn run(self) -> ExitCode {
-        let request = json!({"reservation": self.reservation});
-        let response = self.service.call(&Call::post("/v1/release", &request));
+        let request = self.named.to_json();
+        let response = request.and_then(|request| self.service.call(&Call::post("/v1/release", &request)));
         finish(response, self.json, "settled", |response| settled(response, "released"))
     }
 }
 
 impl Renew {
     pub(super) fn run(self) -> ExitCode {
-        let request = json!({"reservation": self.reservation, "ttl": self.ttl});
-        let response = self.service.call(&Call::post("/v1/renew", &request));
+        let response = self.named.to_json().and_then(|mut request| {
+            request["ttl"] = json!(self.ttl);
+            self.service.call(&Call::post("/v1/renew", &request))
+        });
         finish(response, self.json, "renewed", |response| match response["expires_in_ms"].as_u64() {
             Some(expires_in) => format!("renewed; expires in {expires_in} ms\n"),
             None => "not renewed: the reservation expired, or was settled or released\n".to_owned(),

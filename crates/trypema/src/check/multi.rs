@@ -163,11 +163,6 @@ impl Deadline {
         Self { from: SystemClock.now(), time }
     }
 
-    /// Returns the time that a request may take in all.
-    pub(crate) fn time(self) -> Duration {
-        self.time
-    }
-
     /// Returns the last time to wait for a reply.
     pub(crate) fn until(self) -> Timestamp {
         self.from + self.time

@@ -13,6 +13,7 @@ use std::time::Duration;
 use tables::{LockedTables, TableCheck, TableDecision, TableLocation, duration_between};
 
 use super::limiter::RecordedUnits;
+use super::map::NewState;
 use super::multi::{HasLocalLimiter, TakeOptions};
 use super::provider::LocalRateLimiterProvider;
 use crate::check::{Check, TakeResponse, validate};
@@ -23,8 +24,9 @@ use crate::reservation::{
     Ending, HeldReservation, RenewRequest, RenewedCheck, ReserveRequest, ReserveResponse, SettleRequest,
     SettleStatus, SettledCheck,
 };
-use crate::strategy::reservations::Entry;
-use crate::strategy::{Limit, Payment, RETRY_AFTER, Spend, Strategy, with_strategy};
+use crate::strategy::origin::Origin;
+use crate::strategy::reservations::{Attempt, Entry, EntryState, ReservationTable, Undoing};
+use crate::strategy::{ConcurrencyLimit, Limit, Payment, RETRY_AFTER, Spend, Strategy, with_strategy};
 use crate::units::MAX_EXACT;
 
 impl LocalRateLimiterProvider {
@@ -40,7 +42,9 @@ impl LocalRateLimiterProvider {
             response.independent_receipts.push(part);
             response.independent.push(match reserved {
                 // A rule that decides nothing does not fail a request either.
-                Err(TrypemaError::ReservationConflict) => Ok(Decision::refused()),
+                Err(TrypemaError::ReservationConflict | TrypemaError::ReservationUndone) => {
+                    Ok(Decision::refused())
+                }
                 reserved => reserved.map(|reserved| reserved.decisions[0].unwrap_or(Decision::refused())),
             });
         }
@@ -94,30 +98,32 @@ impl LocalRateLimiterProvider {
         }
         for one in checks.iter_mut() {
             let shard = one.shard_in(shards);
-            one.state = one.decide(shard, now, request.name);
+            one.state = one.decide(shard, now, &request);
             (one.recorded, one.units) = (now, one.check.cost.min(MAX_EXACT));
         }
         // From here on, tables that were made for this request have to be inserted or released.
-        let is_conflict = checks.iter().any(|one| one.state == TableDecision::Conflict);
-        if !is_conflict {
+        let error = checks.iter().find_map(|one| one.state.error());
+        if error.is_none() {
             self.decide_counters(checks, now);
         }
-        let is_allowed = !is_conflict && checks.iter().all(|one| one.decision.is_allowed());
+        let is_allowed = error.is_none() && checks.iter().all(|one| one.decision.is_allowed());
         let mut receipts = Vec::with_capacity(checks.len());
         for one in checks.iter() {
             let shard = one.shard_in(shards);
             let entry = is_allowed.then(|| Entry {
                 id: request.name.id,
                 request: request.name.request,
+                attempt: request.attempt,
                 units: one.units,
                 recorded: one.recorded,
+                origin: Origin::default(),
                 expires_at: expiry(now, request.ttl),
-                is_settled: false,
+                state: EntryState::Open,
             });
             receipts.push(one.write(shard, now, entry));
         }
-        if is_conflict {
-            return Err(TrypemaError::ReservationConflict);
+        if let Some(error) = error {
+            return Err(error);
         }
         let decisions = checks.iter().map(|one| Some(one.decision)).collect();
         Ok(TakeResponse { receipts, ..TakeResponse::of_decisions(decisions) }.without_unspent_receipts())
@@ -141,8 +147,8 @@ impl LocalRateLimiterProvider {
                 TableDecision::Decided(decision) => decision,
                 TableDecision::Full(usage) => without_room(usage.unwrap_or_else(|| self.usage(check)), now),
                 TableDecision::Known(_, usage) => usage.unwrap_or_else(|| self.usage(check)),
-                // A conflict fails the request before this is called.
-                TableDecision::Conflict => Decision::refused(),
+                // These fail the request before this is called.
+                TableDecision::Conflict | TableDecision::Undone => Decision::refused(),
             };
         }
     }
@@ -192,33 +198,66 @@ impl LocalRateLimiterProvider {
 
     pub(super) fn settle(&self, settlement: &SettleRequest<'_>) -> SettledCheck {
         let SettleRequest { check, id, ending } = settlement;
+        if let Ending::Undone { attempt, marked_for } = *ending {
+            return self.undo(check, Attempt { id: *id, number: attempt }, marked_for);
+        }
         let (location, now) = (self.locate_table(check), self.now());
         let mut shard = location.map.shard_at(location.shard);
         let Some(table) = shard.find(location.key.hash, &location.key.key) else {
             return SettledCheck::default();
         };
         let Some(entry) = table.find(*id, now).copied() else { return SettledCheck::default() };
-        if entry.is_settled {
+        if entry.state == EntryState::Settled {
             return SettledCheck { status: SettleStatus::SettledBefore, ..SettledCheck::default() };
         }
         let reserved = entry.units;
         let counted = if *ending == Ending::Estimate { reserved } else { check.cost };
-        let refunded = match check.limit {
-            Limit::Concurrency(_) => reserved,
-            _ => self.count_difference(check, &entry, counted),
-        };
+        let refunded = self.count_difference(check, &entry, counted);
         let expires_in = duration_between(now, entry.expires_at);
         table.forget_expired(now);
-        match ending {
-            Ending::Undone => table.forget(*id),
-            Ending::Cost | Ending::Estimate => table.settle(*id, counted),
-        }
+        table.settle(*id, counted);
         SettledCheck { status: SettleStatus::Settled, reserved, counted, refunded, expires_in }
+    }
+
+    /// Undoes an attempt at one counter.
+    fn undo(&self, check: &Check<'_>, attempt: Attempt, marked_for: Duration) -> SettledCheck {
+        let (TableLocation { map, shard, key }, now) = (self.locate_table(check), self.now());
+        let marked_until = (!marked_for.is_zero()).then(|| expiry(now, marked_for));
+        let mut shard = map.shard_at(shard);
+        let undoing = if let Some(table) = shard.find(key.hash, &key.key) {
+            table.undo(attempt, marked_until, now)
+        } else if marked_until.is_none() {
+            Undoing::Kept
+        } else if !map.try_reserve(&mut shard, now) {
+            Undoing::NoRoom
+        } else {
+            let (mut table, limit) = (ReservationTable::default(), limit_of_table(check));
+            let undoing = table.undo(attempt, marked_until, now);
+            map.insert_reserved(&mut shard, &key, NewState { state: table, limit: &limit, now });
+            undoing
+        };
+        let entry = match undoing {
+            Undoing::Removed(entry) => entry,
+            Undoing::Kept => return SettledCheck::default(),
+            Undoing::NoRoom => {
+                return SettledCheck { status: SettleStatus::NoRoom, ..SettledCheck::default() };
+            }
+        };
+        SettledCheck {
+            status: SettleStatus::Settled,
+            reserved: entry.units,
+            counted: 0,
+            refunded: self.count_difference(check, &entry, 0),
+            expires_in: duration_between(now, entry.expires_at),
+        }
     }
 
     /// Refunds the units that were reserved and not spent, or counts those that were spent beyond it. Returns
     /// the units refunded.
     fn count_difference(&self, check: &Check<'_>, entry: &Entry, counted: u64) -> u64 {
+        if let Limit::Concurrency(_) = check.limit {
+            return entry.units;
+        }
         if counted > entry.units {
             // The table is locked, so the observer is not notified.
             let spend = Spend { cost: counted - entry.units, payment: Payment::Debit };
@@ -240,7 +279,7 @@ impl LocalRateLimiterProvider {
         let (location, now) = (self.locate_table(check), self.now());
         let mut shard = location.map.shard_at(location.shard);
         let table = shard.find(location.key.hash, &location.key.key)?;
-        let entry = table.find(*id, now).filter(|entry| !entry.is_settled)?;
+        let entry = table.find(*id, now).filter(|entry| entry.state == EntryState::Open)?;
         let was_left = duration_between(now, entry.expires_at);
         table.renew(*id, expiry(now, *ttl));
         Some(RenewedCheck { was_left, expires_in: *ttl })
@@ -281,6 +320,14 @@ impl LocalRateLimiterProvider {
         };
         let key = map.hash_key(check.key);
         TableLocation { map, shard: map.shard_index(key.hash), key }
+    }
+}
+
+/// Returns the limit of the table of a check, as the map of tables needs it.
+fn limit_of_table(check: &Check<'_>) -> ConcurrencyLimit {
+    match check.limit {
+        Limit::Concurrency(limit) => *limit,
+        _ => ConcurrencyLimit::of_table(),
     }
 }
 

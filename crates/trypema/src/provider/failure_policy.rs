@@ -23,7 +23,7 @@ use crate::check::{
 };
 use crate::decision::Decision;
 use crate::error::TrypemaError;
-use crate::reservation::{ReserveRequest, ReserveResponse, SettleRequest};
+use crate::reservation::ReserveResponse;
 
 /// Returns the policy of the check at an index. `None` is the policy that the limiter was built with.
 pub(crate) type PolicyOf<'a> = dyn Fn(usize) -> Option<OnStoreFailure> + Sync + 'a;
@@ -79,34 +79,14 @@ pub(crate) async fn after_take(
 
 /// Decides the failed checks of a reservation, all or nothing with the other checks. They are counted as in a
 /// take: a store that failed holds no reservation, so their units stay spent.
-pub(crate) async fn after_reserve(
+pub(crate) fn after_reserve(
     provider: &dyn Provider,
-    request: ReserveRequest<'_>,
+    checks: &[Check<'_>],
     mut response: ReserveResponse,
     policy_of: &PolicyOf<'_>,
 ) -> Result<ReserveResponse, TrypemaError> {
-    if response.failures.is_empty() || !response.is_allowed() {
-        return Ok(response);
-    }
-    let decided = decide_failed(provider, request.take.checks, &response, policy_of);
-    let is_allowed = decided.as_ref().is_ok_and(|decisions| decisions.iter().all(Decision::is_allowed));
-    if !is_allowed {
-        let receipts = std::mem::take(&mut response.receipts);
-        let made = request.take.checks.iter().zip(&receipts);
-        let made = made.filter(|(_, reserved)| reserved.is_some_and(|reserved| !reserved.is_known));
-        let mut ended: Vec<SettleRequest<'_>> =
-            made.map(|(check, _)| SettleRequest::undo(*check, request.name.id)).collect();
-        if decided.is_err() {
-            // The caller gets no reservation to settle. Checks that decide for themselves count it, as they count
-            // a request that is denied.
-            let independent = request.take.independent.iter().zip(&response.independent_receipts);
-            let made =
-                independent.filter(|(_, reserved)| reserved.is_some_and(|reserved| !reserved.is_known));
-            ended.extend(made.map(|(check, _)| SettleRequest::at_estimate(*check, request.name.id)));
-        }
-        provider.settle_all(&ended, request.take.deadline).wait().await;
-    }
-    for (failed, decision) in response.failures.iter().zip(decided?) {
+    let decisions = decide_failed(provider, checks, &response, policy_of)?;
+    for (failed, decision) in response.failures.iter().zip(decisions) {
         if let Some(place) = response.decisions.get_mut(failed.index) {
             *place = Some(decision);
         }

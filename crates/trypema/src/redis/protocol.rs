@@ -70,6 +70,7 @@ pub(super) struct ReservationArgs {
     pub(super) id: [u8; 16],
     /// A digest of the request that makes the reservation.
     pub(super) request: u64,
+    pub(super) attempt: u64,
     /// For [`Verb::Settle`]: the number of the `Ending`.
     pub(super) ending: u8,
 }
@@ -78,6 +79,7 @@ impl ReservationArgs {
     fn write(&self, argument: &mut Vec<u8>) {
         argument.extend_from_slice(&self.id);
         argument.extend_from_slice(&self.request.to_le_bytes());
+        argument.extend_from_slice(&self.attempt.to_le_bytes());
         argument.push(self.ending);
     }
 }

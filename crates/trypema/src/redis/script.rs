@@ -84,7 +84,8 @@ fn driver_source(strategies: &[LuaSource]) -> String {
     source.push_str(
         "return {load = load_table, save = save_table, empty = empty_table, find = find_entry, held = held_at, \
          live = live_entries, insert = insert_entry, settle = settle_entry, renew = renew_entry, forget_expired = \
-         forget_expired_entries, latest_expiry_at = latest_expiry_at, step_back = step_back}\nend\n",
+         forget_expired_entries, latest_expiry_at = latest_expiry_at, step_back = step_back, OPEN = OPEN, is_undone = is_undone, confirm = confirm_entry, \
+         undo = undo_entry}\nend\n",
     );
     source.push_str("local strategies = {}\n");
     for (index, lua) in strategies.iter().enumerate() {

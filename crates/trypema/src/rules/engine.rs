@@ -11,8 +11,9 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-use reservations::RunningSettlements;
+pub use reservations::UndoneCounts;
 pub(super) use reservations::{EndedReservation, Report, Spawner};
+use reservations::{RunningSettlements, Undoings};
 
 use super::definition::OnStoreFailure;
 use super::explain::Explanation;
@@ -71,6 +72,8 @@ pub struct Engine {
     waiters: WaitQueues,
     /// The settlements that run in the background.
     settlements: RunningSettlements,
+    /// Attempts to reserve whose answer was lost.
+    undoings: Arc<Undoings>,
     /// The observer of rules and reservations; `None` for that of the limiter.
     observer: Option<Arc<dyn Observer>>,
 }
@@ -98,6 +101,7 @@ impl Engine {
             set: ArcSwap::new(rules.into()),
             waiters: WaitQueues::default(),
             settlements: RunningSettlements::default(),
+            undoings: Arc::default(),
             observer: None,
         }
     }
@@ -117,6 +121,7 @@ impl Engine {
             set: ArcSwap::new(rules.into()),
             waiters: WaitQueues::default(),
             settlements: RunningSettlements::default(),
+            undoings: Arc::default(),
             observer: None,
         }
     }
@@ -133,6 +138,7 @@ impl Engine {
             set: ArcSwap::new(rules.into()),
             waiters: WaitQueues::default(),
             settlements: RunningSettlements::default(),
+            undoings: Arc::default(),
             observer: None,
         }
     }

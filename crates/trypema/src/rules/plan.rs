@@ -40,6 +40,9 @@ enum Purpose {
     Check,
     /// A reservation.
     Reserve,
+    /// The counters at which a request may have reserved: a missing attribute or cost is no error, and lists and
+    /// overrides are ignored, because they may have changed since.
+    End,
     /// An explanation of all rules. A missing attribute is a denial and not an error, so that the explanation
     /// can show the reason.
     Explain,
@@ -53,6 +56,11 @@ impl Plan {
     /// The same as [`Plan::new`], for a reservation: concurrency rules apply as well.
     pub(super) fn for_reservation(set: Arc<RuleSet>, request: &Request<'_>) -> Result<Self, TrypemaError> {
         Self::build(set, request, Purpose::Reserve)
+    }
+
+    /// Returns a plan whose checks are all counters at which a request may have reserved.
+    pub(super) fn for_ending(set: Arc<RuleSet>, request: &Request<'_>) -> Result<Self, TrypemaError> {
+        Self::build(set, request, Purpose::End)
     }
 
     /// The same as [`Plan::new`], for an explanation: a missing attribute is a denial and not an error.

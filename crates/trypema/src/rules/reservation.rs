@@ -1,6 +1,7 @@
 //! Reservations: a request takes the units that it may need, and later says how many it really spent.
 
 mod name;
+mod reference;
 #[cfg(feature = "tower")]
 mod renewal;
 mod settlement;
@@ -10,6 +11,7 @@ use std::time::Duration;
 
 use name::name_of;
 pub(super) use name::{CounterName, Outstanding};
+pub use reference::ReservationRef;
 #[cfg(feature = "tower")]
 pub(crate) use renewal::RenewingReservation;
 pub use settlement::{SettledRule, SettledStatus, Settlement};
@@ -73,10 +75,7 @@ impl ReserveOptions {
     /// A caller that knows the id can settle the reservation. Choose ids that others cannot guess, such as UUIDs.
     pub fn with_id(self, id: impl Into<String>) -> Result<Self, TrypemaError> {
         let id = id.into();
-        if id.is_empty() || id.len() > MAX_ID_BYTES {
-            let reason = "an id has 1 to 128 bytes";
-            return Err(TrypemaError::InvalidReservation { reason });
-        }
+        valid_id(&id)?;
         Ok(Self { id: Some(id), ..self })
     }
 
@@ -104,6 +103,13 @@ impl ReserveOptions {
 
     pub(super) fn name(&self, request: &Request<'_>) -> ReservationName {
         name_of(self.id.as_deref(), request)
+    }
+}
+
+fn valid_id(id: &str) -> Result<(), TrypemaError> {
+    match id.is_empty() || id.len() > MAX_ID_BYTES {
+        true => Err(TrypemaError::InvalidReservation { reason: "an id has 1 to 128 bytes" }),
+        false => Ok(()),
     }
 }
 

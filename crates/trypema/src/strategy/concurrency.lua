@@ -36,10 +36,7 @@ local function commit(limit, state, now, cost, outcome)
   local units = math.min(cost, 2 ^ 53 - 1 - outcome.held)
   if outcome.admitted and units > 0 then
     forget_expired_entries(state, now)
-    insert_entry(state, {
-      id = ANONYMOUS, request = string.rep('\0', 8), units = units,
-      recorded = outcome.recorded, expires_at = outcome.recorded + limit.hold, is_settled = false,
-    })
+    insert_entry(state, anonymous_entry(units, outcome.recorded, outcome.recorded + limit.hold))
     state.is_changed = true
   end
 end

@@ -7,7 +7,7 @@ mod wire;
 
 use std::time::Duration;
 
-use super::reservations::{Entry, MAX_HOLD, ReservationId, ReservationTable};
+use super::reservations::{Entry, MAX_HOLD, ReservationTable};
 use super::{Call, Refund, Strategy};
 use crate::clock::{Span, Timestamp};
 use crate::decision::{Decision, DecisionTime, NEVER};
@@ -178,14 +178,8 @@ impl Strategy for Concurrency {
         if outcome.is_admitted && units > 0 {
             table.forget_expired(call.now);
             let recorded = limit.recorded_at(call);
-            table.insert(Entry {
-                id: ReservationId::ANONYMOUS,
-                request: 0,
-                units,
-                recorded: Timestamp::derived(recorded),
-                expires_at: Timestamp::derived(recorded + limit.hold_us),
-                is_settled: false,
-            });
+            let expires_at = Timestamp::derived(recorded + limit.hold_us);
+            table.insert(Entry::anonymous(units, Timestamp::derived(recorded), expires_at));
         }
     }
 

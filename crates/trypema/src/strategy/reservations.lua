@@ -1,15 +1,17 @@
 -- The reservations of a key: the twin of reservations.rs. Change both or neither.
 --   table    <B 'C'> <d units held> <d no entry expires earlier> <d every entry has expired by then>, then entries
---   entry    <c16 id, zeros without a name> <c8 digest of the request> <d units> <d recorded at> <d expires at>
---            <B 1 if settled>
+--   entry    <c16 id, zeros without a name> <c8 digest of the request> <c8 attempt> <d units> <d recorded at>
+--            <d end of the window that counted them, or 0> <I4 count that they joined> <d expires at> <B state>
 -- The entries are in the order in which they expire. They stay one string: most calls look at the head only, or at one
 -- entry.
-local HEAD_BYTES, ENTRY_BYTES, MAX_ENTRIES = 25, 49, 4096
+local HEAD_BYTES, ENTRY_BYTES, MAX_ENTRIES = 25, 69, 4096
 -- The bytes of an entry before its units, and before the time at which it expires.
-local BEFORE_UNITS, BEFORE_EXPIRY = 24, 40
+local BEFORE_UNITS, BEFORE_EXPIRY = 32, 60
 -- One hour.
 local LONGEST_HOLD = 3600000000
 local ANONYMOUS = string.rep('\0', 16)
+-- The states of an entry.
+local OPEN, SETTLED, UNDONE, CONFIRMED = 0, 1, 2, 3
 
 local function empty_table()
   return {entries = '', held = 0, earliest = 0, latest = 0}
@@ -37,19 +39,27 @@ local function save_table(key, t, now)
 end
 
 local function entry_at(t, at)
-  local id, request, units, recorded, expires_at, settled = struct.unpack('<c16c8dddB', t.entries, at)
-  return {
-    id = id, request = request, units = units, recorded = recorded, expires_at = expires_at,
-    is_settled = settled == 1, at = at,
-  }
+  local e = {at = at}
+  e.id, e.request, e.attempt, e.units, e.recorded, e.window_end, e.count, e.expires_at, e.state =
+    struct.unpack('<c16c8c8dddI4dB', t.entries, at)
+  return e
 end
 
 local function held_by(e)
-  return e.is_settled and 0 or e.units
+  return e.state == OPEN and e.units or 0
 end
 
 local function packed(e)
-  return struct.pack('<c16c8dddB', e.id, e.request, e.units, e.recorded, e.expires_at, e.is_settled and 1 or 0)
+  return struct.pack('<c16c8c8dddI4dB', e.id, e.request, e.attempt, e.units, e.recorded, e.window_end, e.count,
+    e.expires_at, e.state)
+end
+
+-- Returns an entry without a name.
+local function anonymous_entry(units, recorded, expires_at)
+  return {
+    id = ANONYMOUS, request = string.rep('\0', 8), attempt = string.rep('\0', 8), units = units, recorded = recorded,
+    window_end = 0, count = 0, expires_at = expires_at, state = OPEN,
+  }
 end
 
 local function expiry_at(t, at)
@@ -100,11 +110,11 @@ local function live_at(t, now)
   local held, at = t.held, 1
   if now >= t.earliest then
     while at <= #t.entries do
-      local units, _, expires_at, settled = struct.unpack('<dddB', t.entries, at + BEFORE_UNITS)
+      local units, _, _, _, expires_at, state = struct.unpack('<dddI4dB', t.entries, at + BEFORE_UNITS)
       if now < expires_at then
         break
       end
-      held, at = held - (settled == 1 and 0 or units), at + ENTRY_BYTES
+      held, at = held - (state == OPEN and units or 0), at + ENTRY_BYTES
     end
   end
   return held, at
@@ -156,7 +166,7 @@ local function step_back(t, now, hold)
   end)
 end
 
--- Returns the entry with this name, unless it has expired.
+-- Returns the reservation with this id, settled or not, unless it has expired.
 local function find_entry(t, id, now)
   local from = 1
   while true do
@@ -167,7 +177,9 @@ local function find_entry(t, id, now)
     -- The same bytes may occur across fields.
     if (at - 1) % ENTRY_BYTES == 0 then
       local e = entry_at(t, at)
-      return now < e.expires_at and e or nil
+      if e.state == OPEN or e.state == SETTLED then
+        return now < e.expires_at and e or nil
+      end
     end
     from = at + 1
   end
@@ -228,30 +240,11 @@ local function live_entries(t, now)
   local live = {}
   for at = 1, #t.entries, ENTRY_BYTES do
     local e = entry_at(t, at)
-    if now < e.expires_at and not e.is_settled and e.id ~= ANONYMOUS then
+    if now < e.expires_at and e.state == OPEN and e.id ~= ANONYMOUS then
       live[#live + 1] = packed(e)
     end
   end
   return #live, table.concat(live)
-end
-
--- Ends the reservation `e`, and remembers that `units` were really spent if the caller chose its id and it is not undone.
-local function settle_entry(t, e, units, is_undone)
-  t.held = t.held - held_by(e)
-  local text = ''
-  if e.id:byte() % 2 == 1 and not is_undone then
-    e.units, e.is_settled = units, true
-    text = packed(e)
-  end
-  replace_entry(t, e.at, text)
-  read_expiries(t)
-end
-
--- Lets the reservation `e` expire at another time.
-local function renew_entry(t, e, expires_at)
-  replace_entry(t, e.at, '')
-  t.held, e.expires_at = t.held - held_by(e), expires_at
-  insert_entry(t, e)
 end
 
 -- Gives back anonymous units that were recorded at `recorded`, or those that expire first if that is negative. Returns

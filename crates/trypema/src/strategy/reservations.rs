@@ -5,8 +5,13 @@
 //! counter, and records the units that each reservation can still refund. The Lua twin is `reservations.lua`.
 #![cfg_attr(not(feature = "rules"), allow(dead_code, reason = "only rules reserve under an id"))]
 
+mod attempts;
+
 use std::time::Duration;
 
+pub(crate) use attempts::{Attempt, Undoing};
+
+use super::origin::Origin;
 use crate::clock::Timestamp;
 
 /// The most entries of a table: enough for thousands of requests in flight, and few enough that a script
@@ -52,23 +57,78 @@ pub(crate) struct Entry {
     pub(crate) id: ReservationId,
     /// A digest of the request that made the reservation. The same name with another request is a conflict.
     pub(crate) request: u64,
+    /// The number of the attempt that made the entry.
+    pub(crate) attempt: u64,
     /// The reserved units or, once settled, those that were really spent.
     pub(crate) units: u64,
     /// The time at which the counter recorded the units.
     pub(crate) recorded: Timestamp,
-    /// The entry is forgotten from then on.
+    /// The count that the units joined.
+    pub(crate) origin: Origin,
+    /// The entry is forgotten from then on. Each counter has a table of its own, so slots can end before money does.
     pub(crate) expires_at: Timestamp,
-    /// Whether the holder has settled or released it.
-    pub(crate) is_settled: bool,
+    pub(crate) state: EntryState,
+}
+
+/// The meaning of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EntryState {
+    /// The holder keeps the units.
+    Open = 0,
+    /// The holder has settled or released them.
+    Settled = 1,
+    /// The attempt was undone. The entry holds nothing, and remembers it.
+    Undone = 2,
+    /// The attempt found the reservation that another one had made. The entry itself holds nothing.
+    Confirmed = 3,
+}
+
+impl EntryState {
+    #[cfg(feature = "_redis")]
+    fn of_number(number: u8) -> Option<Self> {
+        match number {
+            0 => Some(Self::Open),
+            1 => Some(Self::Settled),
+            2 => Some(Self::Undone),
+            3 => Some(Self::Confirmed),
+            _ => None,
+        }
+    }
 }
 
 impl Entry {
+    /// Returns an entry without a name.
+    pub(crate) fn anonymous(units: u64, recorded: Timestamp, expires_at: Timestamp) -> Self {
+        Self {
+            id: ReservationId::ANONYMOUS,
+            request: 0,
+            attempt: 0,
+            units,
+            recorded,
+            origin: Origin::default(),
+            expires_at,
+            state: EntryState::Open,
+        }
+    }
+
     fn is_live(&self, now: Timestamp) -> bool {
         now < self.expires_at
     }
 
+    /// Whether this is the reservation with this id itself, settled or not.
+    fn is_reservation(&self, id: ReservationId) -> bool {
+        self.id == id && matches!(self.state, EntryState::Open | EntryState::Settled)
+    }
+
+    fn is_open(&self, id: ReservationId) -> bool {
+        self.id == id && self.state == EntryState::Open
+    }
+
     fn held(&self) -> u64 {
-        if self.is_settled { 0 } else { self.units }
+        match self.state {
+            EntryState::Open => self.units,
+            EntryState::Settled | EntryState::Undone | EntryState::Confirmed => 0,
+        }
     }
 
     /// Whether no entry that was made by `now`, nor a lease that ends up to `hold_us` later, could look like
@@ -125,12 +185,14 @@ impl ReservationTable {
 
     /// Returns the reservation with this id, unless it has expired.
     pub(crate) fn find(&self, id: ReservationId, now: Timestamp) -> Option<&Entry> {
-        self.live(now).iter().find(|entry| entry.id == id)
+        self.live(now).iter().find(|entry| entry.is_reservation(id))
     }
 
     /// Returns the reservations that are neither settled nor expired.
     pub(crate) fn holders(&self, now: Timestamp) -> impl Iterator<Item = &Entry> {
-        self.live(now).iter().filter(|entry| !entry.is_settled && entry.id != ReservationId::ANONYMOUS)
+        self.live(now)
+            .iter()
+            .filter(|entry| entry.state == EntryState::Open && entry.id != ReservationId::ANONYMOUS)
     }
 
     fn live(&self, now: Timestamp) -> &[Entry] {
@@ -226,18 +288,21 @@ impl ReservationTable {
 
     /// Ends a reservation, and remembers that `units` were really spent if the caller chose its id.
     pub(crate) fn settle(&mut self, id: ReservationId, units: u64) {
-        match self.entries.iter_mut().find(|entry| entry.id == id) {
+        if id.is_chosen() {
+            self.forget_attempts(id);
+        }
+        match self.entries.iter_mut().find(|entry| entry.is_reservation(id)) {
             Some(entry) if id.is_chosen() => {
                 self.held = self.held.saturating_sub(entry.held());
-                (entry.units, entry.is_settled) = (units, true);
+                (entry.units, entry.state) = (units, EntryState::Settled);
             }
             _ => self.forget(id),
         }
     }
 
     /// Removes a reservation.
-    pub(crate) fn forget(&mut self, id: ReservationId) {
-        let Some(index) = self.entries.iter().position(|entry| entry.id == id) else { return };
+    fn forget(&mut self, id: ReservationId) {
+        let Some(index) = self.entries.iter().position(|entry| entry.is_reservation(id)) else { return };
         self.held = self.held.saturating_sub(self.entries.remove(index).held());
         if self.entries.is_empty() {
             *self = Self::default();
@@ -246,7 +311,8 @@ impl ReservationTable {
 
     /// Lets a reservation expire at another time.
     pub(crate) fn renew(&mut self, id: ReservationId, expires_at: Timestamp) {
-        if let Some(index) = self.entries.iter().position(|entry| entry.id == id) {
+        self.forget_attempts(id);
+        if let Some(index) = self.entries.iter().position(|entry| entry.is_reservation(id)) {
             let renewed = Entry { expires_at, ..self.entries.remove(index) };
             self.entries.insert(self.place_of(&renewed), renewed);
         }
@@ -281,8 +347,7 @@ impl ReservationTable {
         let mut table = Self::default();
         let units = self.held(now);
         if units > 0 {
-            let (id, expires_at) = (ReservationId::ANONYMOUS, self.latest_expiry());
-            table.insert(Entry { id, request: 0, units, recorded: now, expires_at, is_settled: false });
+            table.insert(Entry::anonymous(units, now, self.latest_expiry()));
         }
         table
     }
@@ -294,7 +359,7 @@ fn sum_of_held(entries: &[Entry]) -> u64 {
 
 /// The length of an encoded entry.
 #[cfg(feature = "_redis")]
-pub(crate) const ENTRY_BYTES: usize = 49;
+pub(crate) const ENTRY_BYTES: usize = 69;
 
 #[cfg(feature = "_redis")]
 impl Entry {
@@ -302,8 +367,11 @@ impl Entry {
     pub(crate) fn read(reply: &mut super::ReplyReader<'_>) -> Option<Self> {
         let id = ReservationId(reply.bytes(16)?.try_into().ok()?);
         let request = u64::from_le_bytes(reply.bytes(8)?.try_into().ok()?);
-        let (units, recorded, expires_at) = (reply.count()?, reply.count()?, reply.count()?);
-        let (recorded, expires_at) = (Timestamp::derived(recorded), Timestamp::derived(expires_at));
-        Some(Self { id, request, units, recorded, expires_at, is_settled: reply.byte()? == 1 })
+        let attempt = u64::from_le_bytes(reply.bytes(8)?.try_into().ok()?);
+        let (units, recorded) = (reply.count()?, Timestamp::derived(reply.count()?));
+        let origin = Origin { window_end: reply.count()?, count: reply.word()? };
+        let expires_at = Timestamp::derived(reply.count()?);
+        let state = EntryState::of_number(reply.byte()?)?;
+        Some(Self { id, request, attempt, units, recorded, origin, expires_at, state })
     }
 }

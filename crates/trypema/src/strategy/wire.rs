@@ -131,7 +131,8 @@ const SERIES: &str = concat!(
     include_str!("series/written.lua")
 );
 /// The functions of a table of reservations, which the driver also keeps beside the counters of other strategies.
-pub(crate) const RESERVATIONS: &str = include_str!("reservations.lua");
+pub(crate) const RESERVATIONS: &str =
+    concat!(include_str!("reservations.lua"), include_str!("reservations/attempts.lua"));
 const DEBT: &str = include_str!("token_bucket/debt.lua");
 const QUICK_SERIES: &str = include_str!("quick/series.lua");
 

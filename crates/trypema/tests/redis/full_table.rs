@@ -13,7 +13,7 @@ use crate::shared_full_table::is_bounded;
 
 /// The bytes of a state before its entries, and of each entry.
 const HEAD_BYTES: u64 = 25;
-const ENTRY_BYTES: u64 = 49;
+const ENTRY_BYTES: u64 = 69;
 
 #[test]
 fn the_holders_of_a_key_are_bounded() {

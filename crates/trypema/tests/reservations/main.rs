@@ -2,12 +2,14 @@
 #![cfg(all(feature = "rules", feature = "redis-tokio"))]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
+mod attempts;
 mod bounded;
 mod edges;
 mod faults;
 mod racing;
 mod rollback;
 mod twins;
+mod undoing;
 mod verbs;
 mod waiting;
 

@@ -10,9 +10,11 @@ use crate::net::ConnectionSlot;
 impl CheckApi {
     pub(super) async fn release(&self, request: Request<Incoming>, slot: &ConnectionSlot) -> RouteResult {
         let body = body::read(request.into_body(), self.max_body, slot).await?;
-        let request = request::read::<ReleaseRequest<'_>>(&body)?;
+        let named = request::read::<ReleaseRequest<'_>>(&body)?.named()?;
         begin(slot)?;
-        let settlement = self.app.release_reservation(request.reservation()).await?;
+        let borrowed = named.borrowed();
+        let sets = borrowed.sets();
+        let settlement = self.app.release_reservation(named.reference(&sets)).await?;
         self.settled(&settlement)
     }
 }

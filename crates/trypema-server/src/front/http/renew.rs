@@ -24,9 +24,12 @@ pub(super) struct RenewResponse {
 impl CheckApi {
     pub(super) async fn renew(&self, request: Request<Incoming>, slot: &ConnectionSlot) -> RouteResult {
         let body = body::read(request.into_body(), self.max_body, slot).await?;
-        let request = request::read::<RenewRequest<'_>>(&body)?;
+        let mut request = request::read::<RenewRequest<'_>>(&body)?;
+        let named = request.named()?;
         begin(slot)?;
-        let expires_in = self.app.renew(request.reservation(), request.ttl()).await?;
+        let borrowed = named.borrowed();
+        let sets = borrowed.sets();
+        let expires_in = self.app.renew(named.reference(&sets), request.ttl()).await?;
         let response =
             RenewResponse { renewed: expires_in.is_some(), expires_in_ms: expires_in.map(rounded_down) };
         Ok(with_accounting(json(StatusCode::OK, &response), Accounting::MustSend))

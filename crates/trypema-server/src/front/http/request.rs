@@ -202,7 +202,7 @@ impl<'a> AttributeSets<'a> {
 }
 
 /// Attribute sets as slices of pairs, to make a request of.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct BorrowedSets<'a>(Vec<BorrowedSet<'a>>);
 
 #[derive(Debug)]

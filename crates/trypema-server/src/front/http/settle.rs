@@ -123,9 +123,12 @@ impl<'a> SettledRuleReport<'a> {
 impl CheckApi {
     pub(super) async fn settle(&self, request: Request<Incoming>, slot: &ConnectionSlot) -> RouteResult {
         let body = body::read(request.into_body(), self.max_body, slot).await?;
-        let request = request::read::<SettleRequest<'_>>(&body)?;
+        let mut request = request::read::<SettleRequest<'_>>(&body)?;
+        let named = request.named()?;
         begin(slot)?;
-        let settlement = self.app.settle(request.reservation(), &request.costs()).await?;
+        let borrowed = named.borrowed();
+        let sets = borrowed.sets();
+        let settlement = self.app.settle(named.reference(&sets), &request.costs()).await?;
         self.settled(&settlement)
     }
 

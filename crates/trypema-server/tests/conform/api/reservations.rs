@@ -217,6 +217,54 @@ fn an_id_makes_a_request_safe_to_repeat() {
     assert_eq!(left(&mut client), [990, 9, 2]);
 }
 
+/// A caller that lost the answer has no text. The counters are those of the rules in force.
+#[test]
+fn a_reservation_is_ended_and_renewed_by_its_id() {
+    let service = InProcess::with_rules(RULES);
+    let mut client = service.client();
+    let ann = json!({"user": "ann"});
+    let mut reserve = |id: &str| {
+        let mut named = tokens(100);
+        named["id"] = json!(id);
+        assert_eq!(sent(&mut client, "/v1/reserve", &named)["allowed"], json!(true));
+    };
+    reserve("settled");
+    reserve("released");
+    let by_id = |id: &str| json!({"id": id, "attributes": ann});
+
+    let renewed = sent(&mut client, "/v1/renew", &by_id("settled"));
+    assert_eq!(renewed, json!({"renewed": true, "expires_in_ms": 60_000}));
+    let mut settle = json!({"id": "settled", "sets": [{"attributes": ann}], "costs": {"tokens": 10}});
+    let settled = sent(&mut client, "/v1/settle", &settle);
+    assert_eq!(settled["settled"], json!(true), "{settled}");
+    assert_eq!(settled["rules"][0]["refunded"], json!(90), "{settled}");
+    let released = sent(&mut client, "/v1/release", &by_id("released"));
+    assert_eq!(released["settled"], json!(true), "{released}");
+    assert_eq!(left(&mut client), [990, 9, 2]);
+
+    // Another request did not make it, and an unknown id is no error.
+    settle["id"] = json!("unknown");
+    let unknown = sent(&mut client, "/v1/settle", &settle);
+    assert_eq!(
+        (&unknown["settled"], &unknown["rules"][0]["status"]),
+        (&json!(false), &json!("not_outstanding"))
+    );
+    let of_bob = json!({"id": "settled", "attributes": {"user": "bob"}});
+    assert_eq!(sent(&mut client, "/v1/release", &of_bob)["settled"], json!(false));
+    for (body, expected) in [
+        (json!({"id": "settled"}), "`id` needs the `attributes` or `sets`"),
+        (json!({"id": "settled", "attributes": ann, "sets": []}), "`sets` excludes `attributes`"),
+        (json!({"id": "", "attributes": ann}), "an id has 1 to 128 bytes"),
+        (json!({"id": "a", "attributes": ann, "reservation": MADE_UP}), "`reservation` excludes `id`"),
+    ] {
+        for path in ["/v1/release", "/v1/renew"] {
+            let detail = problem(&post(&mut client, path, &body), 400);
+            assert!(detail.contains(expected), "{path} {body}: {detail}");
+        }
+    }
+    assert_eq!(left(&mut client), [990, 9, 2]);
+}
+
 #[test]
 fn a_reservation_lasts_as_long_as_it_is_renewed() {
     let service = InProcess::with_rules(RULES);

@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
+use super::limit_of_table;
 use crate::check::Check;
 use crate::clock::Timestamp;
 use crate::decision::{Decision, DecisionTime};
+use crate::error::TrypemaError;
 use crate::local::lock::LockGuard;
 use crate::local::map::{HashedKey, NewState, StateMap};
 use crate::local::shard::Shard;
-use crate::reservation::{ReservationName, ReservedCheck};
-use crate::strategy::reservations::{Entry, MAX_HOLD, ReservationTable};
+use crate::reservation::{ReserveRequest, ReservedCheck};
+use crate::strategy::reservations::{Attempt, Entry, EntryState, ReservationTable};
 use crate::strategy::{Concurrency, ConcurrencyLimit, Limit, Strategy};
 
 /// The location of the table of a check.
@@ -50,6 +52,8 @@ pub(super) enum TableDecision {
     Known(KnownReservation, Option<Decision>),
     /// The id is that of another request.
     Conflict,
+    /// The attempt was undone before it arrived.
+    Undone,
     /// The table has no room. For a concurrency limit, with its usage.
     Full(Option<Decision>),
     /// The counter has to decide.
@@ -63,6 +67,17 @@ pub(super) enum TableDecision {
 pub(super) struct KnownReservation {
     expires_at: Timestamp,
     is_settled: bool,
+}
+
+impl TableDecision {
+    /// Returns the error that fails the request, if there is one.
+    pub(super) fn error(self) -> Option<TrypemaError> {
+        match self {
+            Self::Conflict => Some(TrypemaError::ReservationConflict),
+            Self::Undone => Some(TrypemaError::ReservationUndone),
+            Self::Known(..) | Self::Full(_) | Self::Open | Self::Decided(_) => None,
+        }
+    }
 }
 
 impl<'p> TableLocation<'p> {
@@ -101,13 +116,17 @@ impl<'p> TableCheck<'p> {
         &self,
         shard: &mut Shard<Concurrency>,
         now: Timestamp,
-        name: ReservationName,
+        request: &ReserveRequest<'_>,
     ) -> TableDecision {
         let TableLocation { map, key, .. } = &self.location;
+        let name = request.name;
         if let Some(table) = shard.find(key.hash, &key.key) {
+            if table.is_undone(request.attempt(), now) {
+                return TableDecision::Undone;
+            }
             return match table.find(name.id, now) {
                 Some(known) if known.request == name.request => {
-                    let Entry { expires_at, is_settled, .. } = *known;
+                    let (expires_at, is_settled) = (known.expires_at, known.state == EntryState::Settled);
                     TableDecision::Known(KnownReservation { expires_at, is_settled }, self.usage(table, now))
                 }
                 Some(_) => TableDecision::Conflict,
@@ -149,13 +168,15 @@ impl<'p> TableCheck<'p> {
         entry: Option<Entry>,
     ) -> Option<ReservedCheck> {
         if let TableDecision::Known(KnownReservation { expires_at, is_settled }, _) = self.state {
+            let TableLocation { key, .. } = &self.location;
+            if let (Some(Entry { id, attempt, .. }), Some(table)) = (entry, shard.find(key.hash, &key.key)) {
+                table.confirm(Attempt { id, number: attempt }, now);
+            }
             let expires_in = duration_between(now, expires_at);
             return Some(ReservedCheck { expires_in, is_known: true, is_ended: is_settled });
         }
-        let (limit, hold_us) = match self.check.limit {
-            Limit::Concurrency(limit) => (*limit, limit.hold().as_micros() as u64),
-            _ => (ConcurrencyLimit::of_table(), MAX_HOLD.as_micros() as u64),
-        };
+        let limit = limit_of_table(self.check);
+        let hold_us = limit.hold().as_micros() as u64;
         // A denial changes nothing, except that a concurrency limit that denies repairs its table.
         let is_denying = matches!(self.state, TableDecision::Decided(decision) if !decision.is_allowed());
         let is_repairing = entry.is_some() || is_denying;

@@ -28,6 +28,11 @@ use crate::strategy::{Payment, ReplyReader, Spend, Strategy, Wire, with_strategy
 /// The bytes before the outcome in the reply to [`Verb::Hold`].
 const BEFORE_OUTCOME: usize = 8;
 
+/// How a reservation ends, as numbers of the scripts.
+const AT_COST: u8 = 0;
+const AT_ESTIMATE: u8 = 1;
+const UNDONE: u8 = 2;
+
 /// The answer of the script to one check of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum HoldAnswer {
@@ -44,6 +49,8 @@ enum HoldAnswer {
     /// The table of reservations has no room.
     Full,
     /// It was reserved and given back, because another check of the request was denied or failed.
+    GivenBack,
+    /// The attempt was undone before it arrived.
     Undone,
 }
 
@@ -58,6 +65,15 @@ struct HoldReply {
 impl HoldReply {
     fn is_reserved(&self) -> bool {
         matches!(self.answer, HoldAnswer::Known | HoldAnswer::Ended | HoldAnswer::Fits)
+    }
+
+    /// Returns the error that fails the request, if there is one.
+    fn error(&self) -> Option<TrypemaError> {
+        match self.answer {
+            HoldAnswer::Conflict => Some(TrypemaError::ReservationConflict),
+            HoldAnswer::Undone => Some(TrypemaError::ReservationUndone),
+            _ => None,
+        }
     }
 
     /// Returns the part of the reservation at this counter, if there is one.
@@ -103,10 +119,11 @@ impl RedisRateLimiterProvider {
         let answered = checks.iter().zip(atomic.iter().chain(&independent));
         let decided = answered.filter_map(|(keyed, reply)| Some((keyed, &reply.as_ref().ok()?.decision)));
         self.notify_decisions(decided, started);
-        if atomic.iter().flatten().any(|reply| reply.answer == HoldAnswer::Conflict) {
+        if let Some(error) = atomic.iter().flatten().find_map(HoldReply::error) {
             // The request fails, so it counts nowhere.
-            self.undo_fitting(&checks.independent, &independent, &request).await;
-            return Err(TrypemaError::ReservationConflict);
+            let mut independent = independent;
+            self.undo_fitting(&checks.independent, &mut independent, &request).await;
+            return Err(error);
         }
         let part = |keyed: &KeyedCheck<'_>, reply: &HoldResult| {
             reply.as_ref().ok().and_then(|reply| reply.reserved(&keyed.check))
@@ -134,7 +151,7 @@ impl RedisRateLimiterProvider {
     fn independent_result(&self, keyed: &KeyedCheck<'_>, reply: HoldResult) -> CheckResult {
         let reply = reply.map_err(|failure| self.report_failure(std::slice::from_ref(keyed), failure))?;
         match reply.answer {
-            HoldAnswer::Conflict => Ok(Decision::refused()),
+            HoldAnswer::Conflict | HoldAnswer::Undone => Ok(Decision::refused()),
             _ => Ok(reply.decision),
         }
     }
@@ -173,38 +190,37 @@ impl RedisRateLimiterProvider {
             Err(_) => request.take.if_unreachable(index) == IfUnreachable::Continue,
         };
         if !replies.iter().enumerate().all(is_kept) {
-            self.undo_fitting(keyed, &replies, request).await;
-            for reply in replies.iter_mut().flatten().filter(|reply| reply.answer == HoldAnswer::Fits) {
-                reply.answer = HoldAnswer::Undone;
-            }
+            self.undo_fitting(keyed, &mut replies, request).await;
         }
         replies
     }
 
-    /// Undoes the checks that fitted, because another one was denied or failed. What cannot be undone stays
-    /// reserved until it expires, which is stricter.
-    ///
-    /// A check that may have been reserved without a reply is undone, too, unless the caller chose the id: then
-    /// it may be the part of an earlier request that was allowed, and a repeated request finds it.
+    /// Undoes the checks that this attempt has reserved or found, because another one was denied or failed. What could
+    /// not be undone is a failure with an unknown outcome, like a check without a reply: the caller undoes it later.
     async fn undo_fitting(
         &self,
         keyed: &[KeyedCheck<'_>],
-        replies: &[HoldResult],
+        replies: &mut [HoldResult],
         request: &ReserveRequest<'_>,
     ) {
-        let may_be_reserved = |reply: &HoldResult| match reply {
-            Ok(reply) => reply.answer == HoldAnswer::Fits,
-            Err(failure) => {
-                failure.kind() == RedisFailureKind::OutcomeUnknown && !request.name.id.is_chosen()
-            }
+        let is_reserved = |reply: &HoldResult| {
+            reply.as_ref().is_ok_and(|reply| matches!(reply.answer, HoldAnswer::Fits | HoldAnswer::Known))
         };
-        let settlements: Vec<SettleRequest<'_>> = keyed
-            .iter()
-            .zip(replies)
-            .filter(|(_, reply)| may_be_reserved(reply))
-            .map(|(keyed, _)| SettleRequest::undo(keyed.check, request.name.id))
+        let reserved = keyed.iter().zip(&*replies).filter(|(_, reply)| is_reserved(reply));
+        let settlements: Vec<SettleRequest<'_>> = reserved
+            .map(|(keyed, _)| SettleRequest::undo(keyed.check, request.attempt(), Duration::ZERO))
             .collect();
-        self.settle_each(&settlements, request.take.deadline).await;
+        let undone = self.settle_each(&settlements, request.take.deadline).await;
+        for (reply, undone) in replies.iter_mut().filter(|reply| is_reserved(reply)).zip(undone) {
+            match (&mut *reply, undone) {
+                (Ok(held), Ok(_)) if held.answer == HoldAnswer::Fits => held.answer = HoldAnswer::GivenBack,
+                (_, Ok(_)) => {}
+                (_, Err(error)) => {
+                    let message = format!("could not be given back: {error}");
+                    *reply = Err(RedisFailure::new(RedisFailureKind::OutcomeUnknown, message));
+                }
+            }
+        }
     }
 
     /// Reserves each check independently and concurrently.
@@ -231,13 +247,19 @@ impl RedisRateLimiterProvider {
         deadline: Deadline,
     ) -> Vec<SettleResult> {
         let requests = settlements.iter().map(|settlement| {
-            let args = ReservationArgs { id: settlement.id.0, request: 0, ending: settlement.ending as u8 };
-            (settlement.check, self.reservation_request(&settlement.check, Verb::Settle, 0, args))
+            let (attempt, ending, extra) = match settlement.ending {
+                Ending::Cost => (0, AT_COST, 0),
+                Ending::Estimate => (0, AT_ESTIMATE, 0),
+                Ending::Undone { attempt, marked_for } => (attempt, UNDONE, micros(marked_for)),
+            };
+            let args = ReservationArgs { id: settlement.id.0, request: 0, attempt, ending };
+            (settlement.check, self.reservation_request(&settlement.check, Verb::Settle, extra, args))
         });
         let read = |now: Timestamp, number: u64, mut reply: ReplyReader<'_>| {
             let status = match number {
                 1 => SettleStatus::Settled,
                 2 => SettleStatus::SettledBefore,
+                3 => SettleStatus::NoRoom,
                 _ => SettleStatus::Unknown,
             };
             let (reserved, counted) = (reply.count()?, reply.count()?);
@@ -254,7 +276,7 @@ impl RedisRateLimiterProvider {
         deadline: Deadline,
     ) -> Vec<RenewResult> {
         let requests = renewals.iter().map(|renewal| {
-            let args = ReservationArgs { id: renewal.id.0, request: 0, ending: Ending::Cost as u8 };
+            let args = ReservationArgs { id: renewal.id.0, request: 0, attempt: 0, ending: AT_COST };
             let ttl_us = micros(renewal.ttl);
             (renewal.check, self.reservation_request(&renewal.check, Verb::Renew, ttl_us, args))
         });
@@ -267,7 +289,7 @@ impl RedisRateLimiterProvider {
     }
 
     pub(super) async fn holders_of(&self, check: Check<'_>, deadline: Deadline) -> HoldersResult {
-        let args = ReservationArgs { id: [0; 16], request: 0, ending: Ending::Cost as u8 };
+        let args = ReservationArgs { id: [0; 16], request: 0, attempt: 0, ending: AT_COST };
         let request = self.reservation_request(&check, Verb::Holders, 0, args);
         let read = |now: Timestamp, number: u64, mut reply: ReplyReader<'_>| {
             let entry = |_| Some(HeldReservation::new(&Entry::read(&mut reply)?, now));
@@ -307,15 +329,15 @@ impl RedisRateLimiterProvider {
     }
 
     fn hold_request(&self, keyed: &KeyedCheck<'_>, request: &ReserveRequest<'_>) -> CheckRequest {
-        let (name, extra) = (request.name, micros(request.ttl));
+        let (name, attempt, extra) = (request.name, request.attempt, micros(request.ttl));
         let args =
             VerbArgs { extra, ..VerbArgs::new(Verb::Hold, keyed.check.cost) }.with_payment(keyed.payment);
         let mut made = with_strategy!(keyed.check.limit, |S, limit| {
             HasRedisLimiter::<S>::limiter(self).check_request(&keyed.key, Some(limit), args)
         });
         made.outcome_len += BEFORE_OUTCOME;
-        made.reservation =
-            Some(ReservationArgs { id: name.id.0, request: name.request, ending: Ending::Cost as u8 });
+        let ending = AT_COST;
+        made.reservation = Some(ReservationArgs { id: name.id.0, request: name.request, attempt, ending });
         made
     }
 
@@ -349,12 +371,13 @@ impl RedisRateLimiterProvider {
             3 => HoldAnswer::Conflict,
             4 => HoldAnswer::Full,
             5 => HoldAnswer::Ended,
+            6 => HoldAnswer::Undone,
             _ => return Err(malformed()),
         };
         let mut outcome = reply.outcome();
         let expires_at = outcome.count().ok_or_else(malformed)?;
         let spend = match answer {
-            HoldAnswer::Known | HoldAnswer::Ended | HoldAnswer::Conflict => {
+            HoldAnswer::Known | HoldAnswer::Ended | HoldAnswer::Conflict | HoldAnswer::Undone => {
                 Spend { cost: 0, payment: Payment::Debit }
             }
             _ => Spend { cost: keyed.check.cost, payment: keyed.payment },

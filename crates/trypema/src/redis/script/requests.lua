@@ -4,7 +4,7 @@
 --          reservations, for the verbs of reservations these alone, unless the strategy is a table of reservations
 -- ARGV[1]  <d now, -1 = the server's> <I2 requests>, for each <B checks>, for each
 --          <B strategy> <B verb, + 32 if postpaid, + 64 if a debit> <I2 index of the state in KEYS> <I4 times> <d cost> <d extra>,
---          for `hold`, `settle`, `renew` and `holders` <c16 id> <c8 digest of the request> <B how it ends> <I2 bytes of the
+--          for `hold`, `settle`, `renew` and `holders` <c16 id> <c8 digest of the request> <c8 attempt> <B how it ends> <I2 bytes of the
 --          limit>, then the limit, unless the verb has none,
 --          and for `heartbeat`, which has no strategy, <c8 instance> (extra is for how long it is live),
 --          and for `lease` <d want> <d units back> <d recorded at> <d seen> <d live for> <I4 resets> <c8 instance>
@@ -70,8 +70,8 @@ local function quick_refund_of(number)
 end
 
 -- What reservations.lua says of a table: the bytes of its head and of an entry, the most entries, and the longest hold.
-local HEAD, ENTRY, MAX_ENTRIES, MAX_HOLD = 25, 49, 4096, 3600 * 1000000
--- How a reservation ends, beside at a cost: with its estimate, or as if it had never been made.
+local HEAD, ENTRY, MAX_ENTRIES, MAX_HOLD = 25, 69, 4096, 3600 * 1000000
+-- How a reservation ends, beside at a cost: with its estimate, or because the attempt that made it is undone.
 local ESTIMATE, UNDONE = 1, 2
 -- The number of the strategy that is nothing but such a table.
 local CONCURRENCY = 7
@@ -100,9 +100,9 @@ local function write_table(key, entries, held, earliest, latest)
   call('SET', key, pack('<Bddd', 67, held, earliest, latest) .. entries, 'PX', time_to_live(latest, now))
 end
 
--- An entry begins with the id and the digest of the request, as `argument` has them. `AFTER_EXPIRY` is the offset of the expiry
+-- An entry begins with the id, the digest of the request and the attempt, as `argument` has them. `AFTER_EXPIRY` is the offset of the expiry
 -- time from the entry's end.
-local NAME, AFTER_EXPIRY = 24, 9
+local NAME, AFTER_EXPIRY = 32, 9
 
 -- Returns the place of a new entry in a table whose last entry expires at `latest`: the entries are in the order in which
 -- they expire.
@@ -124,7 +124,6 @@ end
 
 -- Reserves at one counter in the usual case: the id is new, and there is room. Returns whether it did.
 local function hold_quickly(number, index, cost, ttl, from)
-  local is_chosen = argument:byte(from) % 2 == 1
   local bytes, limit_at = unpack('<I2', argument, from + NAME + 1)
   local key, limit, hold, table_key = KEYS[index], 0, MAX_HOLD, KEYS[index + 1]
   if number == CONCURRENCY then
@@ -135,8 +134,8 @@ local function hold_quickly(number, index, cost, ttl, from)
   if not text or #text >= HEAD + MAX_ENTRIES * ENTRY then
     return
   end
-  -- Only an id that the caller chose may be known.
-  if is_chosen and text:find(argument:sub(from, from + 15), HEAD + 1, true) then
+  -- The reservation may be known, or the attempt undone.
+  if text:find(argument:sub(from, from + 15), HEAD + 1, true) then
     return
   end
   local outcome, recorded, is_admitted
@@ -157,7 +156,7 @@ local function hold_quickly(number, index, cost, ttl, from)
   local expires_at = now + ttl
   if is_admitted then
     is_in_doubt, is_written = cost > 0 and number ~= CONCURRENCY, true
-    local entry = argument:sub(from, from + NAME - 1) .. pack('<dddB', cost, recorded or now, expires_at, 0)
+    local entry = argument:sub(from, from + NAME - 1) .. pack('<dddI4dB', cost, recorded or now, 0, 0, expires_at, 0)
     if #text <= HEAD then
       write_table(table_key, entry, cost, expires_at, expires_at)
     else
@@ -176,16 +175,24 @@ end
 -- did.
 local function settle_quickly(number, index, cost, from)
   local ending, bytes, limit_at = unpack('<BI2', argument, from + NAME)
-  local key = KEYS[index]
+  if ending == UNDONE then
+    return
+  end
+  local key, id = KEYS[index], argument:sub(from, from + 15)
   local table_key = number == CONCURRENCY and key or KEYS[index + 1]
   local text, held, earliest, latest = usual_table(table_key, MAX_HOLD)
-  local place = text and text:find(argument:sub(from, from + 15), HEAD + 1, true)
+  local place = text and text:find(id, HEAD + 1, true)
+  local is_chosen = id:byte() % 2 == 1
+  -- Other attempts may have confirmed a reservation whose id the caller chose.
+  if is_chosen and place and text:find(id, place + ENTRY, true) then
+    return
+  end
   if not place or (place - HEAD - 1) % ENTRY ~= 0 or states[key] then
     return
   end
-  local units, recorded, expires_at, is_settled = unpack('<dddB', text, place + NAME)
+  local units, recorded, window_end, count, expires_at, state = unpack('<dddI4dB', text, place + NAME)
   local counted, refunded = ending == ESTIMATE and units or cost, 0
-  if is_settled == 1 or number ~= CONCURRENCY and counted > units then
+  if state ~= 0 or number ~= CONCURRENCY and counted > units then
     return
   end
   if number == CONCURRENCY then
@@ -199,13 +206,12 @@ local function settle_quickly(number, index, cost, from)
     is_in_doubt = true
   end
   is_written = true
-  local is_kept = text:byte(place) % 2 == 1 and ending ~= UNDONE
-  if #text == HEAD + ENTRY and not is_kept then
+  if #text == HEAD + ENTRY and not is_chosen then
     call('DEL', table_key)
   else
     local kept = ''
-    if is_kept then
-      kept = text:sub(place, place + NAME - 1) .. pack('<dddB', counted, recorded, expires_at, 1)
+    if is_chosen then
+      kept = text:sub(place, place + NAME - 1) .. pack('<dddI4dB', counted, recorded, window_end, count, expires_at, 1)
     end
     local entries = text:sub(HEAD + 1, place - 1) .. kept .. text:sub(place + ENTRY)
     earliest, latest = unpack('<d', entries, ENTRY + 1 - AFTER_EXPIRY), unpack('<d', entries, #entries + 1 - AFTER_EXPIRY)

@@ -4,6 +4,7 @@ mod background;
 mod ending;
 mod holders;
 mod running;
+mod undoing;
 mod waiting;
 
 use std::sync::Arc;
@@ -12,20 +13,25 @@ use std::time::Duration;
 pub(in crate::rules) use background::EndedReservation;
 pub(in crate::rules) use ending::{Report, Spawner};
 pub(in crate::rules) use running::RunningSettlements;
+use undoing::PendingUndo;
+pub(in crate::rules) use undoing::Undoings;
+pub use undoing::UndoneCounts;
 
 use super::{Engine, PlanDecisions};
-use crate::check::{Deadline, Receipts, TakeRequest};
+use crate::check::{Check, Deadline, Receipts, TakeRequest};
 use crate::error::TrypemaError;
 use crate::observer::ReservationChange;
-use crate::provider::{AnyReceipt, RecordMode, RecordRequest, failure_policy};
-use crate::reservation::{ReservationName, ReserveRequest, ReservedCheck};
+use crate::provider::failure_policy::{self, PolicyOf};
+use crate::provider::{AnyReceipt, RecordMode, RecordRequest};
+use crate::reservation::{ReservationName, ReserveRequest, ReserveResponse, ReservedCheck, SettleRequest};
 use crate::rules::plan::{Checks, Plan};
 use crate::rules::request::Request;
 use crate::rules::reservation::{
-    CounterName, NewReservation, Outstanding, Reservation, ReserveOptions, SettleCosts, Settlement, valid_ttl,
+    CounterName, NewReservation, Outstanding, Reservation, ReservationRef, ReserveOptions, SettleCosts,
+    Settlement, valid_ttl,
 };
 use crate::strategy::Limit;
-use crate::strategy::reservations::ReservationId;
+use crate::strategy::reservations::Attempt;
 
 impl Engine {
     /// Takes the cost of a request as an estimate, and returns it as a reservation to settle at what the
@@ -87,23 +93,37 @@ impl Engine {
         Ok(Reservation::new(Arc::clone(self), new, options.on_drop, self.spawner()))
     }
 
-    /// Settles a reservation by its text, as [`Reservation::settle`] does. Settling again changes nothing.
-    pub async fn settle(&self, reservation: &str, costs: &[(&str, u64)]) -> Result<Settlement, TrypemaError> {
+    /// Settles a reservation by its text or its id, as [`Reservation::settle`] does. Settling again changes nothing.
+    pub async fn settle(
+        &self,
+        reservation: impl Into<ReservationRef<'_>>,
+        costs: &[(&str, u64)],
+    ) -> Result<Settlement, TrypemaError> {
         self.validate_costs(costs)?;
-        Ok(self.settle_at(Outstanding::read(reservation)?, SettleCosts::Units(costs)).await)
+        let outstanding = reservation.into().outstanding(self.set.load_full())?;
+        Ok(self.settle_at(outstanding, SettleCosts::Units(costs)).await)
     }
 
-    /// Releases a reservation by its text, as [`Reservation::release`] does. Releasing again changes nothing.
-    pub async fn release(&self, reservation: &str) -> Result<Settlement, TrypemaError> {
-        Ok(self.settle_at(Outstanding::read(reservation)?, SettleCosts::Nothing).await)
+    /// Releases a reservation by its text or its id, as [`Reservation::release`] does. Releasing again changes nothing.
+    pub async fn release(
+        &self,
+        reservation: impl Into<ReservationRef<'_>>,
+    ) -> Result<Settlement, TrypemaError> {
+        let outstanding = reservation.into().outstanding(self.set.load_full())?;
+        Ok(self.settle_at(outstanding, SettleCosts::Nothing).await)
     }
 
     /// Lets a reservation last for `ttl` from now on. Returns the time after which it expires: `ttl`, or the
     /// `hold` of one of its concurrency rules if that is shorter. `None` if it is no longer outstanding, or if
     /// one of its slots is lost.
-    pub async fn renew(&self, reservation: &str, ttl: Duration) -> Result<Option<Duration>, TrypemaError> {
+    pub async fn renew(
+        &self,
+        reservation: impl Into<ReservationRef<'_>>,
+        ttl: Duration,
+    ) -> Result<Option<Duration>, TrypemaError> {
         valid_ttl(ttl)?;
-        self.renew_at(&Outstanding::read(reservation)?, ttl).await
+        let outstanding = reservation.into().outstanding(self.set.load_full())?;
+        self.renew_at(&outstanding, ttl).await
     }
 
     /// Tries to reserve, and concludes whatever the enforced rules decide.
@@ -129,9 +149,10 @@ impl Engine {
         let ttl = plan.shortest_hold().map_or(ttl, |hold| hold.min(ttl));
         let provider = self.provider();
         let deadline = provider.deadline();
+        let attempt = Attempt { id: name.id, number: self.undoings.new_attempt() };
         let mut parts = ReservedParts::default();
         let decisions = {
-            let if_cancelled = ReleaseIfCancelled::new(self, &plan, name);
+            let if_cancelled = UndoIfCancelled::new(self, &plan, attempt, ttl);
             let enforced = plan.enforced_checks();
             let log_only = match log_only_rules {
                 LogOnlyRules::DecideNow => plan.log_only_checks(),
@@ -146,12 +167,11 @@ impl Engine {
                 receipts: Receipts::Unwanted,
                 deadline,
             };
-            let request = ReserveRequest { take, name, ttl };
-            let reserved = async {
-                let response = provider.reserve(request).wait().await?;
-                failure_policy::after_reserve(provider, request, response, &policy_of).await
+            let request = ReserveRequest { take, name, attempt: attempt.number, ttl };
+            let reserved = match provider.reserve(request).wait().await {
+                Ok(response) => self.apply_policy(request, response, &policy_of).await,
+                Err(error) => Err(error),
             };
-            let reserved = reserved.await;
             drop(policy_of);
             if_cancelled.disarm();
             let response = reserved?;
@@ -161,22 +181,64 @@ impl Engine {
             PlanDecisions::from_take(enforced, log_only, response.without_receipts::<AnyReceipt>())
         };
         plan.decide(&decisions.outcomes, &decisions.decisions);
-        Ok(TriedReservation { plan, decisions, parts, name, ttl, deadline, log_only_rules })
+        Ok(TriedReservation { plan, decisions, parts, name, attempt, ttl, deadline, log_only_rules })
+    }
+
+    /// Lets the failure policy decide the checks whose store failed. Undoes what the attempt has reserved, or may have
+    /// reserved, where the caller gets no reservation.
+    async fn apply_policy(
+        self: &Arc<Self>,
+        request: ReserveRequest<'_>,
+        response: ReserveResponse,
+        policy_of: &PolicyOf<'_>,
+    ) -> Result<ReserveResponse, TrypemaError> {
+        let TakeRequest { checks, independent, deadline, .. } = request.take;
+        let undo = |check: &Check<'_>| PendingUndo::answered(check, request);
+        self.undo_lost(request, &response);
+        if response.failures.is_empty() || !response.is_allowed() {
+            return Ok(response);
+        }
+        let receipts = (response.receipts.clone(), response.independent_receipts.clone());
+        let decided = failure_policy::after_reserve(self.provider(), checks, response, policy_of);
+        if decided.as_ref().is_ok_and(ReserveResponse::is_allowed) {
+            return decided;
+        }
+        let is_open = |reserved: &Option<ReservedCheck>| reserved.is_some_and(|reserved| !reserved.is_ended);
+        let reserved = checks.iter().zip(&receipts.0).filter(|(_, reserved)| is_open(reserved));
+        self.undo(reserved.map(|(check, _)| undo(check)).collect()).await;
+        if decided.is_err() {
+            // The caller gets no reservation to settle. Checks that decide for themselves count it, as they count a
+            // request that is denied.
+            let is_made = |reserved: &Option<ReservedCheck>| reserved.is_some_and(|one| !one.is_known);
+            let made = independent.iter().zip(&receipts.1).filter(|(_, reserved)| is_made(reserved));
+            let ended: Vec<SettleRequest<'_>> =
+                made.map(|(check, _)| SettleRequest::at_estimate(*check, request.name.id)).collect();
+            self.provider().settle_all(&ended, deadline).wait().await;
+        }
+        decided.map(ReserveResponse::without_unspent_receipts)
     }
 
     /// Lets the rules decide that decide for themselves: log-only rules, if they have not yet, and candidates.
     /// Then reports the verdict.
     async fn conclude(self: &Arc<Self>, tried: TriedReservation) -> NewReservation {
-        let TriedReservation { mut plan, mut decisions, mut parts, name, ttl, deadline, log_only_rules } =
-            tried;
+        let TriedReservation {
+            mut plan,
+            mut decisions,
+            mut parts,
+            name,
+            attempt,
+            ttl,
+            deadline,
+            log_only_rules,
+        } = tried;
         let is_allowed = plan.verdict.is_allowed();
-        let if_cancelled = ReleaseIfCancelled::new(self, &plan, name);
+        let if_cancelled = UndoIfCancelled::new(self, &plan, attempt, ttl);
         if log_only_rules == LogOnlyRules::DecideInTheEnd {
-            let shadow = ShadowRequest { name, ttl, deadline: self.provider().deadline() };
+            let shadow = ShadowRequest { name, attempt, ttl, deadline: self.provider().deadline() };
             self.reserve_each(plan.log_only_checks(), shadow, &mut decisions, &mut parts).await;
             self.reserve_candidates(&plan, shadow, &mut decisions, &mut parts).await;
         } else {
-            let shadow = ShadowRequest { name, ttl, deadline };
+            let shadow = ShadowRequest { name, attempt, ttl, deadline };
             self.reserve_candidates(&plan, shadow, &mut decisions, &mut parts).await;
         }
         let name_of = |(index, part): (usize, &ReservedPart)| CounterName {
@@ -211,7 +273,7 @@ impl Engine {
 
     /// Reserves the candidates, each as if it replaced its live rule.
     async fn reserve_candidates(
-        &self,
+        self: &Arc<Self>,
         plan: &Plan,
         request: ShadowRequest,
         decisions: &mut PlanDecisions,
@@ -244,9 +306,9 @@ impl Engine {
 
     /// Reserves checks that do not decide the request, each on its own. A failure of the store leaves them out.
     async fn reserve_each(
-        &self,
+        self: &Arc<Self>,
         shadow: Checks<'_>,
-        ShadowRequest { name, ttl, deadline }: ShadowRequest,
+        ShadowRequest { name, attempt, ttl, deadline }: ShadowRequest,
         decisions: &mut PlanDecisions,
         parts: &mut ReservedParts,
     ) {
@@ -255,7 +317,9 @@ impl Engine {
         }
         let (checks, if_unreachable, receipts) = (&[], &[], Receipts::Unwanted);
         let take = TakeRequest { checks, independent: &shadow.checks, if_unreachable, receipts, deadline };
-        if let Ok(response) = self.provider().reserve(ReserveRequest { take, name, ttl }).wait().await {
+        let request = ReserveRequest { take, name, attempt: attempt.number, ttl };
+        if let Ok(response) = self.provider().reserve(request).wait().await {
+            self.undo_lost(request, &response);
             parts.add(&shadow.outcomes, &response.independent_receipts);
             decisions.add(shadow.outcomes, response.independent);
         }
@@ -286,48 +350,43 @@ struct TriedReservation {
     decisions: PlanDecisions,
     parts: ReservedParts,
     name: ReservationName,
+    attempt: Attempt,
     ttl: Duration,
     deadline: Deadline,
     log_only_rules: LogOnlyRules,
 }
 
-/// Releases a reservation whose caller stops waiting for the store: the store may make it nevertheless, and
-/// nobody would settle it. The store gets the release after the call that it follows.
-struct ReleaseIfCancelled<'e> {
+/// Undoes an attempt whose caller stops waiting for the store: the store may reserve nevertheless, and nobody would
+/// settle it.
+struct UndoIfCancelled<'e> {
     engine: &'e Arc<Engine>,
-    /// `None` if there is nothing to release.
-    pending: Option<PendingRelease<'e>>,
-}
-
-struct PendingRelease<'e> {
-    id: ReservationId,
     plan: &'e Plan,
-    spawner: Spawner,
+    attempt: Attempt,
+    ttl: Duration,
+    is_armed: bool,
 }
 
-impl<'e> ReleaseIfCancelled<'e> {
-    fn new(engine: &'e Arc<Engine>, plan: &'e Plan, name: ReservationName) -> Self {
-        // Counters in this process never wait. With an id that the caller chose, it can ask again.
-        let is_needed = !engine.provider().is_immediate() && !name.id.is_chosen();
-        let pending = is_needed.then(|| PendingRelease { id: name.id, plan, spawner: engine.spawner() });
-        Self { engine, pending }
+impl<'e> UndoIfCancelled<'e> {
+    fn new(engine: &'e Arc<Engine>, plan: &'e Plan, attempt: Attempt, ttl: Duration) -> Self {
+        // Counters in this process never wait.
+        let is_armed = !engine.provider().is_immediate();
+        Self { engine, plan, attempt, ttl, is_armed }
     }
 
     fn disarm(mut self) {
-        self.pending = None;
+        self.is_armed = false;
     }
 }
 
-impl Drop for ReleaseIfCancelled<'_> {
+impl Drop for UndoIfCancelled<'_> {
     fn drop(&mut self) {
-        if let Some(PendingRelease { id, plan, spawner }) = self.pending.take() {
-            let checks = plan.all_checks().checks;
-            let names =
-                checks.iter().map(|check| CounterName { key: check.key.to_owned(), is_shadow: false });
-            let (engine, outstanding) =
-                (Arc::clone(self.engine), Outstanding { id, counters: names.collect() });
-            self.engine.run_counted(&spawner, async move { engine.release_cancelled(outstanding).await });
+        if !self.is_armed {
+            return;
         }
+        let Self { engine, plan, attempt, ttl, .. } = *self;
+        let undo =
+            |check: &Check<'_>| PendingUndo { key: check.key.into(), attempt, ttl, is_answered: false };
+        engine.undo_later(plan.all_checks().checks.iter().map(undo).collect());
     }
 }
 
@@ -335,6 +394,7 @@ impl Drop for ReleaseIfCancelled<'_> {
 #[derive(Debug, Clone, Copy)]
 struct ShadowRequest {
     name: ReservationName,
+    attempt: Attempt,
     ttl: Duration,
     deadline: Deadline,
 }

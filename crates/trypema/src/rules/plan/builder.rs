@@ -22,7 +22,8 @@ impl Plan {
         sets: &[IndexedSet<'_>],
         purpose: Purpose,
     ) -> Result<Self, TrypemaError> {
-        let list_match = sets.iter().find_map(|indexed| set.block_match(indexed));
+        let blocking = sets.iter().find_map(|indexed| set.block_match(indexed));
+        let list_match = blocking.filter(|_| purpose != Purpose::End);
         let mut builder = PlanBuilder {
             set: &set,
             sets,
@@ -72,7 +73,7 @@ struct SetMatch {
 impl PlanBuilder<'_> {
     /// Adds the rules that apply to the only set, unless an allow list exempts it.
     fn add_set(&mut self, indexed: &IndexedSet<'_>) -> Result<(), TrypemaError> {
-        self.list_match = self.set.allow_match(indexed);
+        self.list_match = self.allow_match(indexed);
         if self.list_match.is_some() {
             return Ok(());
         }
@@ -92,7 +93,7 @@ impl PlanBuilder<'_> {
         let (mut found, mut candidates) = (Vec::new(), Vec::new());
         let (mut exempting, mut exempt_count) = (None, 0);
         for (number, indexed) in self.sets.iter().enumerate() {
-            if let Some(allowing) = self.set.allow_match(indexed) {
+            if let Some(allowing) = self.allow_match(indexed) {
                 exempting.get_or_insert(allowing);
                 exempt_count += 1;
                 continue;
@@ -142,6 +143,11 @@ impl PlanBuilder<'_> {
         Ok(())
     }
 
+    /// Returns the entry of an allow list that exempts a set.
+    fn allow_match(&self, indexed: &IndexedSet<'_>) -> Option<ListMatch> {
+        self.set.allow_match(indexed).filter(|_| self.purpose != Purpose::End)
+    }
+
     fn reserve(&mut self, rules: usize) {
         self.outcomes.reserve_exact(rules);
         self.keys.reserve(rules * EXPECTED_KEY_BYTES);
@@ -165,15 +171,16 @@ impl PlanBuilder<'_> {
         rule.write_key(&mut self.keys, entry, indexed);
         let key = &self.keys[start..];
         let action = rule.override_of(key);
-        let is_exempt = action == Some(&OverrideAction::Verdict(KeyVerdict::Allow));
+        let is_ending = self.purpose == Purpose::End;
+        let is_exempt = action == Some(&OverrideAction::Verdict(KeyVerdict::Allow)) && !is_ending;
         if is_exempt || !rule.is_in_share(key) {
             self.keys.truncate(start);
             return None;
         }
         let has_override = action.is_some();
-        let is_blocked = action == Some(&OverrideAction::Verdict(KeyVerdict::Block));
+        let is_blocked = action == Some(&OverrideAction::Verdict(KeyVerdict::Block)) && !is_ending;
         let unit = rule.rule.unit.as_deref();
-        let Some(cost) = indexed.cost(unit).or(is_blocked.then_some(0)) else {
+        let Some(cost) = indexed.cost(unit).or((is_blocked || is_ending).then_some(0)) else {
             self.keys.truncate(start);
             let is_named = self.sets.iter().any(|indexed| indexed.cost(unit).is_some());
             let is_skipped = is_named || rule.rule.if_missing == IfMissing::Skip;
@@ -217,7 +224,7 @@ impl PlanBuilder<'_> {
     /// Adds a rule to a request that lacks an attribute of its key or a cost in its unit. There is no counter,
     /// so its key is empty.
     fn add_missing(&mut self, number: u32, missing: MissingInput) -> Result<(), TrypemaError> {
-        let Some(rule) = self.set.at(number) else { return Ok(()) };
+        let Some(rule) = self.set.at(number).filter(|_| self.purpose != Purpose::End) else { return Ok(()) };
         if rule.fails_on_missing() && self.purpose != Purpose::Explain {
             return Err(rule.missing_error(self.set, missing));
         }

@@ -34,7 +34,7 @@ pub(super) fn paths(read: &mut SchemaGenerator, written: &mut SchemaGenerator) -
         }},
         "/v1/settle": {"post": {
             "summary": "Settle a reservation at the real cost",
-            "description": "Refunds the units that were not spent where they were taken, and counts those that were spent beyond the estimate. Settling again changes nothing. Needs a caller token if the server has one.",
+            "description": "Refunds the units that were not spent where they were taken, and counts those that were spent beyond the estimate. Settling again changes nothing. A caller that chose an id may name the reservation by it. Needs a caller token if the server has one.",
             "security": caller(),
             "requestBody": body(&settle, &json!({"reservation": EXAMPLE, "costs": {"requests": 1}})),
             "responses": responses("The result at every counter.", &settled, &PROBLEMS),

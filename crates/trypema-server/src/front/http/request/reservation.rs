@@ -6,11 +6,11 @@ use std::time::Duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
-use trypema::rules::{Period, ReserveOptions};
+use trypema::rules::{AttributeSet, Period, ReservationRef, ReserveOptions};
 
 use super::attributes::{Attributes, Text};
 use super::costs::{Cost, Costs};
-use super::{AttributeSets, DescribedSets, not_null};
+use super::{AttributeSets, BorrowedSets, DescribedSets, not_null, request_of};
 use crate::front::http::problem::ApiError;
 
 /// The time for which a reservation lasts if the request names none.
@@ -56,42 +56,109 @@ pub(in super::super) struct ReserveRequest<'a> {
     id: Option<Text<'a>>,
 }
 
-/// A request to settle a reservation.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(in super::super) struct SettleRequest<'a> {
-    /// The text of the reservation.
-    #[serde(borrow)]
-    #[schemars(with = "String")]
-    reservation: Text<'a>,
-    /// The costs that the request really had, by unit. A unit without a cost keeps its estimate, also
-    /// `requests`.
-    #[serde(borrow)]
-    #[schemars(schema_with = "Costs::schema_of_settled")]
-    costs: Costs<'a>,
+/// Declares a request that names a reservation: by its text, or by its id and the attributes of its request.
+macro_rules! requests_on_reservations {
+    ($($(#[$about:meta])* $name:ident { $($(#[$of_field:meta])* $field:ident: $kind:ty,)* })*) => {$(
+        $(#[$about])*
+        #[derive(Debug, Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields)]
+        #[schemars(extend("oneOf" = [
+            {"required": ["reservation"], "not": {"anyOf": [{"required": ["id"]}, {"required": ["attributes"]}, {"required": ["sets"]}]}},
+            {"required": ["id", "attributes"], "not": {"required": ["sets"]}},
+            {"required": ["id", "sets"], "not": {"required": ["attributes"]}},
+        ]))]
+        pub(in super::super) struct $name<'a> {
+            /// The text of the reservation. Excludes `id`.
+            #[serde(borrow, default, deserialize_with = "not_null")]
+            #[schemars(with = "String")]
+            reservation: Option<Text<'a>>,
+            /// The id that the caller chose, together with the `attributes` or `sets` of the request.
+            #[serde(borrow, default, deserialize_with = "not_null")]
+            #[schemars(with = "String", length(min = 1, max = MAX_ID))]
+            id: Option<Text<'a>>,
+            /// The attributes of the request that reserved.
+            #[serde(borrow, default, deserialize_with = "not_null")]
+            #[schemars(with = "Attributes<'a>")]
+            attributes: Option<Attributes<'a>>,
+            /// The attribute sets of the request that reserved. Their costs do not matter.
+            #[serde(borrow, default, deserialize_with = "not_null")]
+            #[schemars(with = "DescribedSets<'a>")]
+            sets: Option<DescribedSets<'a>>,
+            $($(#[$of_field])* $field: $kind,)*
+        }
+
+        impl<'a> $name<'a> {
+            /// Returns the name of the reservation.
+            pub(in super::super) fn named(&mut self) -> Result<NamedReservation<'a>, ApiError> {
+                let Self { reservation, id, attributes, sets, .. } = self;
+                NamedReservation::new(reservation.take(), id.take(), attributes.take(), sets.take())
+            }
+        }
+    )*};
 }
 
-/// A request to release a reservation.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(in super::super) struct ReleaseRequest<'a> {
-    /// The text of the reservation.
-    #[serde(borrow)]
-    #[schemars(with = "String")]
-    reservation: Text<'a>,
+requests_on_reservations! {
+    /// A request to settle a reservation.
+    SettleRequest {
+        /// The costs that the request really had, by unit. A unit without a cost keeps its estimate, also
+        /// `requests`.
+        #[serde(borrow)]
+        #[schemars(schema_with = "Costs::schema_of_settled")]
+        costs: Costs<'a>,
+    }
+    /// A request to release a reservation.
+    ReleaseRequest {}
+    /// A request to renew a reservation.
+    RenewRequest {
+        /// The time for which the reservation lasts from now on.
+        #[serde(default)]
+        ttl: Ttl,
+    }
 }
 
-/// A request to renew a reservation.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(in super::super) struct RenewRequest<'a> {
-    /// The text of the reservation.
-    #[serde(borrow)]
-    #[schemars(with = "String")]
-    reservation: Text<'a>,
-    /// The time for which the reservation lasts from now on.
-    #[serde(default)]
-    ttl: Ttl,
+/// The name of a reservation: its text, or its id and the attribute sets of its request.
+#[derive(Debug)]
+pub(in super::super) struct NamedReservation<'a> {
+    name: Text<'a>,
+    sets: Option<AttributeSets<'a>>,
+}
+
+impl<'a> NamedReservation<'a> {
+    fn new(
+        text: Option<Text<'a>>,
+        id: Option<Text<'a>>,
+        attributes: Option<Attributes<'a>>,
+        sets: Option<DescribedSets<'a>>,
+    ) -> Result<Self, ApiError> {
+        match (text, id, attributes.is_some() || sets.is_some()) {
+            (Some(name), None, false) => Ok(Self { name, sets: None }),
+            (None, Some(name), true) => {
+                let sets = AttributeSets::new(attributes, None, None, sets)?;
+                Ok(Self { name, sets: Some(sets) })
+            }
+            (None, Some(_), false) => Err(ApiError::bad_request(
+                "`id` needs the `attributes` or `sets` of the request that reserved",
+            )),
+            (None, None, _) => {
+                Err(ApiError::bad_request("missing field `reservation`, or `id` with `attributes` or `sets`"))
+            }
+            (Some(_), ..) => {
+                Err(ApiError::bad_request("`reservation` excludes `id`, `attributes` and `sets`"))
+            }
+        }
+    }
+
+    pub(in super::super) fn borrowed(&self) -> BorrowedSets<'_> {
+        self.sets.as_ref().map(AttributeSets::borrowed).unwrap_or_default()
+    }
+
+    /// Returns the name in the form that the engine accepts. `sets` are those of [`borrowed`](Self::borrowed).
+    pub(in super::super) fn reference<'s>(&'s self, sets: &'s [AttributeSet<'s>]) -> ReservationRef<'s> {
+        match self.sets {
+            Some(_) => ReservationRef::of_id(&self.name.0, request_of(sets)),
+            None => ReservationRef::from(&*self.name.0),
+        }
+    }
 }
 
 impl<'a> ReserveRequest<'a> {
@@ -112,11 +179,6 @@ impl<'a> ReserveRequest<'a> {
 }
 
 impl SettleRequest<'_> {
-    /// Returns the text of the reservation.
-    pub(in super::super) fn reservation(&self) -> &str {
-        &self.reservation.0
-    }
-
     /// Returns the costs by unit.
     pub(in super::super) fn costs(&self) -> Vec<(&str, u64)> {
         let Costs(costs) = &self.costs;
@@ -124,19 +186,7 @@ impl SettleRequest<'_> {
     }
 }
 
-impl ReleaseRequest<'_> {
-    /// Returns the text of the reservation.
-    pub(in super::super) fn reservation(&self) -> &str {
-        &self.reservation.0
-    }
-}
-
 impl RenewRequest<'_> {
-    /// Returns the text of the reservation.
-    pub(in super::super) fn reservation(&self) -> &str {
-        &self.reservation.0
-    }
-
     /// Returns the time for which the reservation is to last.
     pub(in super::super) fn ttl(&self) -> Duration {
         self.ttl.0
@@ -238,9 +288,17 @@ mod tests {
 
     #[test]
     fn fields_are_required_and_known() {
-        let settle = |body: &str| read::<SettleRequest<'_>>(body.as_bytes()).map(drop);
+        let settle = |body: &str| {
+            read::<SettleRequest<'_>>(body.as_bytes()).and_then(|mut request| request.named().map(drop))
+        };
         for (body, expected) in [
-            ("{}", "missing field `reservation`"),
+            (r#"{"costs": {}}"#, "missing field `reservation`, or `id` with `attributes` or `sets`"),
+            (r#"{"costs": {}, "attributes": {}}"#, "missing field `reservation`, or `id` with"),
+            (r#"{"costs": {}, "id": "a"}"#, "`id` needs the `attributes` or `sets`"),
+            (r#"{"costs": {}, "id": "a", "attributes": {}, "sets": []}"#, "`sets` excludes `attributes`"),
+            (r#"{"costs": {}, "id": "a", "sets": []}"#, "`sets` is empty"),
+            (r#"{"costs": {}, "id": "a", "reservation": "r1.x"}"#, "`reservation` excludes `id`"),
+            (r#"{"costs": {}, "attributes": {}, "reservation": "r1.x"}"#, "`reservation` excludes `id`"),
             (r#"{"reservation": "r1.x"}"#, "missing field `costs`"),
             (r#"{"reservation": null, "costs": {}}"#, "expected a text"),
             (r#"{"reservation": ["r1.x"], "costs": {}}"#, "expected a text"),
@@ -256,6 +314,8 @@ mod tests {
             assert!(error.contains(expected), "{body}: {error}");
         }
         assert!(settle(r#"{"reservation": "r1.x", "costs": {}}"#).is_ok());
+        assert!(settle(r#"{"id": "a", "attributes": {"user": "ann"}, "costs": {}}"#).is_ok());
+        assert!(settle(r#"{"id": "a", "sets": [{"attributes": {"user": "ann"}}], "costs": {}}"#).is_ok());
     }
 
     #[test]

@@ -20,7 +20,7 @@ local function read_check()
   check.strategy = strategy_of(number)
   if IS_OF_TABLE[check.verb] then
     local _
-    check.id, check.request, check.ending, _, at = struct.unpack('<c16c8BI2', argument, at)
+    check.id, check.request, check.attempt, check.ending, _, at = struct.unpack('<c16c8c8BI2', argument, at)
   end
   if check.verb ~= RESET and check.verb ~= BLOCK and check.verb ~= UNBLOCK then
     check.limit, at = check.strategy.read(argument, at)

@@ -18,29 +18,53 @@ local function table_at(check)
   return entry
 end
 
+-- Refunds units of the reservation `e`, as far as they still count. Returns their number.
+local function refund_entry(check, state, e, units)
+  local s = check.strategy
+  if check.number == CONCURRENCY then
+    return units
+  end
+  if not state.is_known or e.recorded + s.retention(check.limit) <= now then
+    return 0
+  end
+  state.is_changed = true
+  return s.refund(check.limit, state, now, units, e.recorded)
+end
+
+-- Undoes an attempt at one counter. Answers 1 if it alone held units, 0 if not, and 3 if the table has no room to remember
+-- it.
+local function undo(check, state, reply)
+  local marked_until = check.extra > 0 and now + check.extra or 0
+  local e, is_full = tables().undo(check.held.state, check.id, check.attempt, marked_until, now)
+  local reserved, refunded, expires_at = 0, 0, 0
+  if e then
+    reserved, refunded, expires_at = e.units, refund_entry(check, state, e, e.units), e.expires_at
+  end
+  reply[#reply + 1] = struct.pack('<I4dddd', 1, reserved, 0, refunded, expires_at)
+  return e and 1 or is_full and 3 or 0
+end
+
 -- Settles a reservation at one counter: refunds what was reserved and not spent, or counts what was spent beyond it.
 -- Answers 0 if there is none, 1, or 2 if it was settled before.
 verbs[SETTLE] = function(check, state, reply)
+  if check.ending == UNDONE then
+    return undo(check, state, reply)
+  end
   local s, t = check.strategy, check.held.state
   tables().forget_expired(t, now)
   local e = tables().find(t, check.id, now)
-  if not e or e.is_settled then
+  if not e or e.state ~= tables().OPEN then
     reply[#reply + 1] = struct.pack('<I4dddd', 1, 0, 0, 0, 0)
     return e and 2 or 0
   end
   local reserved, counted, refunded = e.units, check.ending == ESTIMATE and e.units or check.cost, 0
-  if check.number == CONCURRENCY then
-    refunded = reserved
-  elseif counted < reserved then
-    if state.is_known and e.recorded + s.retention(check.limit) > now then
-      state.is_changed = true
-      refunded = s.refund(check.limit, state, now, reserved - counted, e.recorded)
-    end
+  if check.number == CONCURRENCY or counted < reserved then
+    refunded = refund_entry(check, state, e, check.number == CONCURRENCY and reserved or reserved - counted)
   elseif counted > reserved then
     local outcome = s.decide(check.limit, state, now, now, counted - reserved, 0)
     s.commit(check.limit, state, now, counted - reserved, outcome)
   end
-  tables().settle(t, e, counted, check.ending == UNDONE)
+  tables().settle(t, check.id, counted, now)
   t.is_changed = true
   reply[#reply + 1] = struct.pack('<I4dddd', 1, reserved, counted, refunded, e.expires_at)
   return 1
@@ -48,12 +72,12 @@ end
 verbs[RENEW] = function(check, _, reply)
   local t = check.held.state
   local e = tables().find(t, check.id, now)
-  if not e or e.is_settled then
+  if not e or e.state ~= tables().OPEN then
     reply[#reply + 1] = struct.pack('<I4dd', 1, 0, 0)
     return 0
   end
   reply[#reply + 1] = struct.pack('<I4dd', 1, e.expires_at, now + check.extra)
-  tables().renew(t, e, now + check.extra)
+  tables().renew(t, check.id, now + check.extra, now)
   t.is_changed = true
   return 1
 end
@@ -64,16 +88,20 @@ verbs[HOLDERS] = function(check, _, reply)
 end
 
 -- Decides one check of a reservation. Its number is 0 if the counter denies it, 1 if it fits, 2 if the reservation
--- is known, 3 if its id is that of another request, 4 if the table has no room, and 5 if the reservation is known and
--- has been settled or released.
+-- is known, 3 if its id is that of another request, 4 if the table has no room, 5 if the reservation is known and
+-- has been settled or released, and 6 if the attempt was undone.
 local function decide_hold(check)
   local s, state, t = check.strategy, check.entry.state, check.held.state
+  if tables().is_undone(t, check.id, check.attempt, now) then
+    check.outcome, check.expires_at = s.decide(check.limit, state, now, now, 0, 0), now
+    return 6
+  end
   local known = tables().find(t, check.id, now)
   if known then
     -- It spends nothing again.
     check.outcome = s.decide(check.limit, state, now, now, 0, 0)
     check.expires_at = known.expires_at
-    return known.request ~= check.request and 3 or known.is_settled and 5 or 2
+    return known.request ~= check.request and 3 or known.state ~= tables().OPEN and 5 or 2
   end
   check.outcome = s.decide(check.limit, state, now, now, check.cost, check.needed)
   check.expires_at = now + check.extra
@@ -112,26 +140,28 @@ local function commit_hold(check)
   end
   tables().forget_expired(t, now)
   tables().insert(t, {
-    id = check.id, request = check.request, units = units, expires_at = check.expires_at, is_settled = false,
-    recorded = recorded,
+    id = check.id, request = check.request, attempt = check.attempt, units = units, recorded = recorded,
+    window_end = 0, count = 0, expires_at = check.expires_at, state = tables().OPEN,
   })
   t.is_changed = true
 end
 
 -- Reserves all checks of a request or none.
 local function reserve_all(checks, reply)
-  local numbers, is_admitted, is_conflict = {}, true, false
+  local numbers, is_admitted, is_failed = {}, true, false
   for i, check in ipairs(checks) do
     numbers[i] = decide_hold(check)
     is_admitted = is_admitted and (numbers[i] == 1 or numbers[i] == 2 or numbers[i] == 5)
-    is_conflict = is_conflict or numbers[i] == 3
+    is_failed = is_failed or numbers[i] == 3 or numbers[i] == 6
   end
   for i, check in ipairs(checks) do
     local s, outcome, number = check.strategy, check.outcome, numbers[i]
     if number == 1 and is_admitted then
       commit_hold(check)
-    elseif (number == 0 or number == 1) and not is_conflict then
-      -- A conflict fails the request, which counts nowhere then.
+    elseif number == 2 and is_admitted then
+      tables().confirm(check.held.state, check.id, check.attempt, now)
+    elseif (number == 0 or number == 1) and not is_failed then
+      -- A conflict or an undone attempt fails the request, which counts nowhere then.
       local record = number == 0 and s.commit or s.record_denied_elsewhere
       if record then
         changing(check, function(_, state)

@@ -10,13 +10,10 @@ use crate::rules::reservation::{FinalCosts, Outstanding, SettleCosts, SettledSta
 use crate::waiting::Sleep;
 
 /// The pause after the first failure. A restart of Redis takes about this long.
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
+pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(250);
 
 /// The longest pause: short compared with the `hold` of most rules.
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-
-/// The pause before a counter is asked again for a cancelled request: a few round trips.
-const FIRST_LOOK: Duration = Duration::from_millis(10);
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// A reservation that is to be settled, and whose holder does not wait for that.
 #[derive(Debug)]
@@ -86,29 +83,6 @@ impl Engine {
         }
     }
 
-    /// Releases what a cancelled request may have reserved. The observer has not heard of it.
-    ///
-    /// The release may overtake the request: a server that does not know the script gets the request a second
-    /// time, and so does the right server of a Cluster. So a counter that does not know the reservation is asked
-    /// again, until the request can no longer be under way. What cannot be released expires: failures are not
-    /// tried longer, because any number of requests may be cancelled while the store fails.
-    pub(super) async fn release_cancelled(&self, mut outstanding: Outstanding) {
-        let over_at = self.clock().now() + self.provider().deadline().time();
-        let mut pause = FIRST_LOOK;
-        loop {
-            let settled = self.settle_counters(&outstanding, SettleCosts::Nothing, Report::Never).await;
-            let is_released = |status: &SettledStatus| matches!(status, SettledStatus::Settled { .. });
-            let mut settled = settled.iter().map(|counter| is_released(&counter.status));
-            outstanding.counters.retain(|_| settled.next() == Some(false));
-            let now = self.clock().now();
-            if outstanding.counters.is_empty() || now >= over_at {
-                return;
-            }
-            Sleep::until(self.clock(), (now + pause).min(over_at)).await;
-            pause *= 2;
-        }
-    }
-
     /// Waits until no settlement runs in the background. Call it when the last response has ended and before
     /// the async runtime shuts down, because a task that the runtime drops settles nothing: slots stay taken
     /// until the `hold` of their rule, and unspent units are not refunded.
@@ -116,8 +90,8 @@ impl Engine {
     /// In the background run the settlements of reservations that were dropped, and of responses that have ended
     /// behind a layer that reserves. While the store is unreachable, they are tried again until the reservation
     /// expires, which may take an hour: use a timeout. Dropping the returned future does not stop them. What a
-    /// cancelled call of [`reserve`](Self::reserve) may have reserved is released in the background, too, within
-    /// the deadline of calls to Redis.
+    /// call of [`reserve`](Self::reserve) that was cancelled or failed may have reserved is undone in the background,
+    /// too.
     ///
     /// Settlements that begin meanwhile can prolong the wait. Counters in this process never wait: for them,
     /// this returns at once.

@@ -134,7 +134,9 @@ fn change_of(settled: &SettledCheck, costs: SettleCosts<'_>) -> ReservationChang
     match (settled.status, costs) {
         (SettleStatus::Settled, SettleCosts::Nothing) => ReservationChange::Released { was_left },
         (SettleStatus::Settled, _) => ReservationChange::Settled { was_left },
-        (SettleStatus::SettledBefore | SettleStatus::Unknown, _) => ReservationChange::NotOutstanding,
+        (SettleStatus::SettledBefore | SettleStatus::Unknown | SettleStatus::NoRoom, _) => {
+            ReservationChange::NotOutstanding
+        }
     }
 }
 
@@ -214,6 +216,6 @@ fn status_of(result: SettleResult) -> SettledStatus {
     match status {
         SettleStatus::Settled => SettledStatus::Settled { reserved, counted, refunded },
         SettleStatus::SettledBefore => SettledStatus::SettledBefore,
-        SettleStatus::Unknown => SettledStatus::NotOutstanding,
+        SettleStatus::Unknown | SettleStatus::NoRoom => SettledStatus::NotOutstanding,
     }
 }

@@ -1,0 +1,304 @@
+//! Undoes attempts to reserve whose answer was lost.
+//!
+//! The caller of such an attempt was told that the store failed, so nobody will settle what the attempt may have
+//! reserved. One task per engine undoes it as soon as the store answers again, until the units can no longer be
+//! given back. `strategy/reservations/attempts.rs` says why this takes no units from a request that was allowed.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::background::{FIRST_PAUSE, LONGEST_PAUSE};
+use super::ending::Spawner;
+use crate::check::{Check, CheckResult, TakeRequest};
+use crate::clock::Timestamp;
+use crate::error::TrypemaError;
+use crate::reservation::{ReserveRequest, ReserveResponse, SettleRequest, SettleResult, SettleStatus};
+use crate::rules::engine::Engine;
+#[cfg(feature = "unstable-testkit")]
+use crate::rules::plan::Plan;
+#[cfg(feature = "unstable-testkit")]
+use crate::rules::request::Request;
+#[cfg(feature = "unstable-testkit")]
+use crate::rules::reservation::ReserveOptions;
+use crate::rules::set::RuleSet;
+use crate::strategy::reservations::Attempt;
+use crate::waiting::Sleep;
+
+/// The most counters at which something is to be undone. Their names take 16 MB at most.
+const MAX_PENDING: usize = 16_384;
+
+/// The most counters in one call to the store.
+const BATCH: usize = 64;
+
+/// The shortest time for which the store remembers an undone attempt: longer than any request is under way.
+const SHORTEST_MARK: Duration = Duration::from_secs(60);
+
+/// The number of counters at which attempts to reserve were undone. Returned by [`Engine::undone`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UndoneCounts {
+    /// Those at which an attempt is to be undone, when the store answers again.
+    pub pending: usize,
+    /// Those at which an attempt was undone. Most had reserved nothing.
+    pub done: u64,
+    /// Those at which it was given up, because too many were pending or the store failed for too long. What was
+    /// reserved there stays counted.
+    pub given_up: u64,
+}
+
+/// An attempt that is to be undone at one counter.
+#[derive(Debug, Clone)]
+pub(super) struct PendingUndo {
+    pub(super) key: Box<str>,
+    pub(super) attempt: Attempt,
+    /// The time for which the reservation lasts.
+    pub(super) ttl: Duration,
+    /// Whether the store has answered the attempt. Otherwise it may still arrive.
+    pub(super) is_answered: bool,
+}
+
+/// The attempts that an engine is to undo.
+#[derive(Debug, Default)]
+pub(in crate::rules) struct Undoings {
+    state: Mutex<State>,
+    done: AtomicU64,
+    given_up: AtomicU64,
+    /// The number of the next attempt, if a test has chosen it.
+    #[cfg(feature = "unstable-testkit")]
+    next_attempt: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Each with the time at which its units can no longer be given back.
+    queue: VecDeque<(PendingUndo, Timestamp)>,
+    /// The number of those that the task has taken from the queue and not undone yet.
+    in_flight: usize,
+    /// Whether a task undoes them.
+    is_running: bool,
+}
+
+impl Undoings {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pending(&self) -> usize {
+        let state = self.lock();
+        state.queue.len() + state.in_flight
+    }
+
+    /// Returns a number that no other attempt of any process has.
+    pub(super) fn new_attempt(&self) -> u64 {
+        #[cfg(feature = "unstable-testkit")]
+        match self.next_attempt.swap(0, Ordering::Relaxed) {
+            0 => {}
+            chosen => return chosen,
+        }
+        // 0 is no attempt.
+        rand::random::<u64>().max(1)
+    }
+
+    /// Returns the next ones to undo; `None` if there are none, and the task ends.
+    fn next_batch(&self, now: Timestamp) -> Option<Vec<(PendingUndo, Timestamp)>> {
+        let mut state = self.lock();
+        let before = state.queue.len();
+        state.queue.retain(|(_, give_up_at)| now < *give_up_at);
+        self.given_up.fetch_add((before - state.queue.len()) as u64, Ordering::Relaxed);
+        let count = state.queue.len().min(BATCH);
+        if count == 0 {
+            state.is_running = false;
+            return None;
+        }
+        state.in_flight = count;
+        Some(state.queue.drain(..count).collect())
+    }
+
+    /// Adds as many as there is room for. Returns whether a task has to be started.
+    fn add(&self, undos: impl Iterator<Item = (PendingUndo, Timestamp)>) -> bool {
+        let mut state = self.lock();
+        for undo in undos {
+            if state.queue.len() < MAX_PENDING {
+                state.queue.push_back(undo);
+            } else {
+                self.given_up.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let is_needed = !state.is_running && !state.queue.is_empty();
+        state.is_running |= is_needed;
+        is_needed
+    }
+}
+
+impl Engine {
+    /// Returns the numbers of attempts to reserve that were undone, or are to be, because their answer was lost.
+    pub fn undone(&self) -> UndoneCounts {
+        let Undoings { done, given_up, .. } = &*self.undoings;
+        UndoneCounts {
+            pending: self.undoings.pending(),
+            done: done.load(Ordering::Relaxed),
+            given_up: given_up.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Undoes an attempt in the background at each counter whose store may have made a reservation without an answer.
+    pub(super) fn undo_lost(self: &Arc<Self>, request: ReserveRequest<'_>, response: &ReserveResponse) {
+        let TakeRequest { checks, independent, .. } = request.take;
+        let failed = response.failures.iter().filter(|failed| failed.error.is_outcome_unknown());
+        let failed = failed.filter_map(|failed| checks.get(failed.index));
+        let is_unknown = |result: &CheckResult| result.as_ref().is_err_and(TrypemaError::is_outcome_unknown);
+        let independent = independent.iter().zip(&response.independent);
+        let independent = independent.filter(|(_, result)| is_unknown(result)).map(|(check, _)| check);
+        self.undo_later(failed.chain(independent).map(|check| PendingUndo::lost(check, request)).collect());
+    }
+
+    /// Undoes attempts that the store has answered. Those that fail are undone later.
+    pub(super) async fn undo(self: &Arc<Self>, undos: Vec<PendingUndo>) {
+        if undos.is_empty() {
+            return;
+        }
+        let results = self.try_undo(&undos).await;
+        let failed = undos.into_iter().zip(results).filter(|(_, is_done)| !is_done);
+        self.undo_later(failed.map(|(undo, _)| undo).collect());
+    }
+
+    /// Undoes attempts in the background.
+    pub(super) fn undo_later(self: &Arc<Self>, undos: Vec<PendingUndo>) {
+        if undos.is_empty() {
+            return;
+        }
+        let now = self.clock().now();
+        let with_end = |undo: PendingUndo| {
+            let give_up_at = now + undo.marked_for();
+            (undo, give_up_at)
+        };
+        if self.undoings.add(undos.into_iter().map(with_end)) {
+            let (engine, undoings) = (Arc::clone(self), Arc::clone(&self.undoings));
+            let running = RunningTask { undoings, has_ended: false };
+            let spawner: Spawner = self.spawner();
+            self.run_counted(&spawner, async move { engine.undo_pending(running).await });
+        }
+    }
+
+    async fn undo_pending(self: Arc<Self>, mut running: RunningTask) {
+        let mut longest = FIRST_PAUSE;
+        while let Some(batch) = running.undoings.next_batch(self.clock().now()) {
+            let undos: Vec<PendingUndo> = batch.iter().map(|(undo, _)| undo.clone()).collect();
+            let mut returned = ReturnedBatch { undoings: &running.undoings, batch };
+            let results = self.try_undo(&undos).await;
+            let is_stuck = !results.iter().any(|is_done| *is_done);
+            let mut results = results.into_iter();
+            returned.batch.retain(|_| results.next() != Some(true));
+            drop(returned);
+            if is_stuck {
+                let pause = longest / 2 + crate::jitter::below(longest / 2);
+                Sleep::until(self.clock(), self.clock().now() + pause).await;
+            }
+            longest = if is_stuck { (longest * 2).min(LONGEST_PAUSE) } else { FIRST_PAUSE };
+        }
+        running.has_ended = true;
+    }
+
+    /// Undoes attempts, each on its own. Returns, for each, whether nothing is left to do.
+    async fn try_undo(&self, undos: &[PendingUndo]) -> Vec<bool> {
+        let set = self.set.load_full();
+        let requests: Vec<SettleRequest<'_>> = undos.iter().filter_map(|undo| undo.request(&set)).collect();
+        let provider = self.provider();
+        let mut results = provider.settle_all(&requests, provider.deadline()).wait().await.into_iter();
+        let is_done = |undo: &PendingUndo| {
+            // A counter without a rule counts nothing any more.
+            undo.request(&set).is_none()
+                || results.next().is_some_and(|result| self.note_undone(undo, &result))
+        };
+        undos.iter().map(is_done).collect()
+    }
+
+    /// Notes the result of undoing an attempt. Returns whether nothing is left to do.
+    fn note_undone(&self, undo: &PendingUndo, result: &SettleResult) -> bool {
+        let is_done = result.as_ref().is_ok_and(|settled| settled.status != SettleStatus::NoRoom);
+        if is_done {
+            self.undoings.done.fetch_add(1, Ordering::Relaxed);
+        }
+        if result.as_ref().is_ok_and(|settled| settled.refunded > 0) {
+            self.waiters.wake_first(undo.key.as_bytes());
+        }
+        is_done
+    }
+}
+
+/// For tests of attempts that are late, lost or repeated.
+#[cfg(feature = "unstable-testkit")]
+#[doc(hidden)]
+impl Engine {
+    /// Gives the next attempt to reserve this number.
+    pub fn number_next_attempt(&self, number: u64) {
+        self.undoings.next_attempt.store(number, Ordering::Relaxed);
+    }
+
+    /// Undoes an attempt whose answer was lost, at every counter of its request.
+    pub async fn undo_attempt(&self, request: &Request<'_>, options: &ReserveOptions, number: u64) -> bool {
+        let Ok(plan) = Plan::for_reservation(self.set.load_full(), request) else { return false };
+        let attempt = Attempt { id: options.name(request).id, number };
+        let undo = |check: &Check<'_>| PendingUndo {
+            key: check.key.into(),
+            attempt,
+            ttl: options.ttl,
+            is_answered: false,
+        };
+        let undos: Vec<PendingUndo> = plan.all_checks().checks.iter().map(undo).collect();
+        self.try_undo(&undos).await.into_iter().all(|is_done| is_done)
+    }
+}
+
+impl PendingUndo {
+    pub(super) fn answered(check: &Check<'_>, request: ReserveRequest<'_>) -> Self {
+        Self { is_answered: true, ..Self::lost(check, request) }
+    }
+
+    fn lost(check: &Check<'_>, request: ReserveRequest<'_>) -> Self {
+        Self { key: check.key.into(), attempt: request.attempt(), ttl: request.ttl, is_answered: false }
+    }
+
+    /// Returns the time for which the store remembers the attempt, and for which undoing it makes a difference.
+    fn marked_for(&self) -> Duration {
+        self.ttl.max(SHORTEST_MARK)
+    }
+
+    /// Returns `None` if no rule has the counter any more.
+    fn request<'a>(&'a self, set: &'a RuleSet) -> Option<SettleRequest<'a>> {
+        let limit = set.rule_of_counter(&self.key)?.limit_of(&self.key);
+        let marked_for = if self.is_answered { Duration::ZERO } else { self.marked_for() };
+        Some(SettleRequest::undo(Check::new(&self.key, limit, 0), self.attempt, marked_for))
+    }
+}
+
+/// The task that undoes attempts. If its runtime ends, the next attempt to undo starts another one.
+struct RunningTask {
+    undoings: Arc<Undoings>,
+    /// Whether it has said so itself, and another one may be running.
+    has_ended: bool,
+}
+
+impl Drop for RunningTask {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.undoings.lock().is_running = false;
+        }
+    }
+}
+
+/// What a call to the store did not undo goes back into the queue, also if the call is cancelled.
+struct ReturnedBatch<'u> {
+    undoings: &'u Undoings,
+    batch: Vec<(PendingUndo, Timestamp)>,
+}
+
+impl Drop for ReturnedBatch<'_> {
+    fn drop(&mut self) {
+        let mut state = self.undoings.lock();
+        state.in_flight = 0;
+        state.queue.extend(self.batch.drain(..));
+    }
+}

@@ -1,0 +1,142 @@
+-- Attempts to make a reservation, and undoing them: the twin of attempts.rs. Change both or neither.
+local MAX_CONFIRMATIONS = 8
+local NO_ATTEMPT = string.rep('\0', 8)
+
+-- Returns the entries with this id that have not expired, in their order.
+local function entries_of(t, id, now)
+  local found, from = {}, 1
+  while true do
+    local at = t.entries:find(id, from, true)
+    if not at then
+      return found
+    end
+    from = at + 1
+    if (at - 1) % ENTRY_BYTES == 0 then
+      local e = entry_at(t, at)
+      found[#found + 1] = now < e.expires_at and e or nil
+    end
+  end
+end
+
+-- Returns whether the attempt was undone.
+local function is_undone(t, id, attempt, now)
+  for _, e in ipairs(entries_of(t, id, now)) do
+    if e.state == UNDONE and e.attempt == attempt then
+      return true
+    end
+  end
+  return false
+end
+
+-- Notes that an attempt has found the open reservation.
+local function confirm_entry(t, id, attempt, now)
+  forget_expired_entries(t, now)
+  local open, count
+  count = 0
+  for _, e in ipairs(entries_of(t, id, now)) do
+    if e.state == OPEN then
+      open = e
+    elseif e.state == CONFIRMED then
+      count = count + 1
+      if e.attempt == attempt then
+        return
+      end
+    end
+  end
+  if not open or open.attempt == attempt or open.attempt == NO_ATTEMPT then
+    return
+  end
+  t.is_changed = true
+  if count == MAX_CONFIRMATIONS or #t.entries >= MAX_ENTRIES * ENTRY_BYTES then
+    open.attempt = NO_ATTEMPT
+    replace_entry(t, open.at, packed(open))
+    return
+  end
+  open.attempt, open.units, open.state = attempt, 0, CONFIRMED
+  insert_entry(t, open)
+end
+
+-- Undoes an attempt, and remembers until `marked_until`, unless that is 0, that it was undone. Returns the entry if the attempt alone
+-- held its units, and whether the table has no room to remember it.
+local function undo_entry(t, id, attempt, marked_until, now)
+  forget_expired_entries(t, now)
+  local made, own, other
+  for _, e in ipairs(entries_of(t, id, now)) do
+    if e.state == UNDONE and e.attempt == attempt then
+      return
+    elseif e.state == OPEN and e.attempt == attempt then
+      made = e
+    elseif e.state == CONFIRMED and e.attempt == attempt then
+      own = e
+    elseif e.state == CONFIRMED then
+      other = other or e
+    end
+  end
+  local removed
+  if made and other then
+    made.attempt = other.attempt
+    replace_entry(t, made.at, packed(made))
+    replace_entry(t, other.at, '')
+  elseif made then
+    t.held = t.held - made.units
+    replace_entry(t, made.at, '')
+    removed = made
+  elseif own then
+    replace_entry(t, own.at, '')
+  end
+  read_expiries(t)
+  t.is_changed = true
+  if marked_until == 0 then
+    return removed
+  end
+  local has_room = #t.entries < MAX_ENTRIES * ENTRY_BYTES
+  if has_room then
+    insert_entry(t, {
+      id = id, request = string.rep('\0', 8), attempt = attempt, units = 0, recorded = now, window_end = 0, count = 0,
+      expires_at = marked_until, state = UNDONE,
+    })
+  end
+  return removed, not removed and not has_room
+end
+
+-- Lets nothing undo a reservation any more, because its holder has been answered.
+local function forget_attempts(t, id, now)
+  local chosen = id:byte() % 2 == 1
+  local found = chosen and entries_of(t, id, now) or {find_entry(t, id, now)}
+  -- From the end, so that the places of those before stay as they are.
+  for i = #found, 1, -1 do
+    local e = found[i]
+    if e.state == CONFIRMED then
+      replace_entry(t, e.at, '')
+    elseif e.state == OPEN then
+      e.attempt = NO_ATTEMPT
+      replace_entry(t, e.at, packed(e))
+    end
+  end
+  read_expiries(t)
+end
+
+-- Ends a reservation, and remembers that `units` were really spent if the caller chose its id.
+local function settle_entry(t, id, units, now)
+  if id:byte() % 2 == 1 then
+    forget_attempts(t, id, now)
+  end
+  local e = find_entry(t, id, now)
+  t.held = t.held - held_by(e)
+  local text = ''
+  if id:byte() % 2 == 1 then
+    e.units, e.state = units, SETTLED
+    text = packed(e)
+  end
+  replace_entry(t, e.at, text)
+  read_expiries(t)
+end
+
+-- Lets a reservation expire at another time.
+local function renew_entry(t, id, expires_at, now)
+  forget_attempts(t, id, now)
+  local e = find_entry(t, id, now)
+  replace_entry(t, e.at, '')
+  t.held, e.expires_at = t.held - held_by(e), expires_at
+  insert_entry(t, e)
+end
