@@ -169,8 +169,15 @@ mod tracing_events {
         }
     }
 
+    /// In a process of its own: other threads without a subscriber may disable an event for all of them when
+    /// they are the first to reach it.
     #[test]
     fn a_debug_event_per_decision() {
+        let test = "observer::tracing_events::a_debug_event_per_decision";
+        trypema_testkit::own_process::in_own_process(test, decide_and_read_the_log);
+    }
+
+    fn decide_and_read_the_log() {
         let written = Written::default();
         let writer = written.clone();
         let subscriber = tracing_subscriber::fmt()

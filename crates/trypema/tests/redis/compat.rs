@@ -18,6 +18,8 @@
     reason = "examples are kept as they were published"
 )]
 
+#[cfg(feature = "http")]
+mod abuse;
 mod monitoring;
 mod provider;
 mod readme;

@@ -11,9 +11,11 @@ use crate::process::is_sound;
 use crate::timing::Stopwatch;
 
 const KILLS: usize = 20;
-/// The Redis deadline of 50 ms, plus the delay that a busy machine may add.
-pub(super) const IN_TIME: Duration = Duration::from_millis(550);
-pub(super) const RECOVERY: Duration = Duration::from_secs(2);
+/// The Redis deadline of 50 ms, with an allowance for a machine that does other work. `cargo xtask soak faults`
+/// measures these times.
+pub(super) const IN_TIME: Duration = Duration::from_millis(50 + 2_000);
+/// Two seconds, with such an allowance.
+pub(super) const RECOVERY: Duration = Duration::from_secs(2 + 8);
 /// The minimum number of admitted units per limit. A kill wastes units whose reply was in flight. With
 /// leases, the lost reply may have been a lease of any size.
 const LEAST: u64 = LIMIT * 9 / 10;

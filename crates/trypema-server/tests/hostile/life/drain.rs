@@ -13,8 +13,9 @@ use crate::timing::Stopwatch;
 
 const QUESTION: &str = r#"{"attributes":{"other":"x"}}"#;
 /// The shutdown deadline of one second, with a tolerance for a busy machine.
-const AT_THE_DEADLINE: Range<Duration> = Duration::from_millis(900)..Duration::from_secs(4);
-const AT_ONCE: Range<Duration> = Duration::ZERO..Duration::from_secs(3);
+const AT_THE_DEADLINE: Range<Duration> = Duration::from_millis(900)..Duration::from_secs(8);
+/// Much less than the shutdown deadline of a minute.
+const AT_ONCE: Range<Duration> = Duration::ZERO..Duration::from_secs(20);
 
 #[test]
 fn during_the_delay_it_is_unready_and_answers() {
@@ -108,7 +109,7 @@ fn a_stopped_redis_does_not_keep_it_alive() {
         );
     }
     redis.stop().unwrap();
-    assert_eq!(ended(&mut service, AT_ONCE).code(), Some(0));
+    assert_eq!(ended(&mut service, Duration::ZERO..AT_THE_DEADLINE.end).code(), Some(0));
 }
 
 #[test]

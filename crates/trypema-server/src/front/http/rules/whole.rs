@@ -117,8 +117,11 @@ impl AdminApi {
         let mode = self.mode(request, slot)?;
         self.rule_store()?;
         begin(slot)?;
-        self.ruleset_response(mode.worker(), self.edit_ruleset(mode, RulesetEdit::Promote(id.to_owned())).await?)
-            .await
+        self.ruleset_response(
+            mode.worker(),
+            self.edit_ruleset(mode, RulesetEdit::Promote(id.to_owned())).await?,
+        )
+        .await
     }
 
     async fn edit_ruleset(&self, mode: EditMode, edit: RulesetEdit) -> Result<EditResult, ApiError> {
