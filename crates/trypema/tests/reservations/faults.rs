@@ -237,7 +237,7 @@ fn a_cancelled_request_holds_no_slot_whatever_overtakes_it() {
     let slots = "rules: [{id: slots, scope: user, strategy: {concurrency: {limit: 100, hold: 60s}}}]";
     let server = Server::start().unwrap();
     let mut control = server.control().unwrap();
-    let rl = RateLimiter::builder().redis(connect(&server.url())).redis_deadline(Duration::from_millis(50));
+    let rl = RateLimiter::builder().redis(connect(&server.url())).redis_deadline(Duration::from_secs(20));
     let engine = Arc::new(Engine::redis(Arc::new(rl.build().unwrap()), rules(slots)));
     let reserve = |polls: usize| {
         let engine = Arc::clone(&engine);

@@ -99,8 +99,16 @@ fn clients_that_never_finish_do_not_keep_it_alive() {
 #[test]
 fn a_stopped_redis_does_not_keep_it_alive() {
     let redis = Server::start().unwrap();
-    let mut service =
-        Service::start(&["--provider", "hybrid", "--redis-url", &redis.url(), "--shutdown-deadline", "1s"]);
+    let url = redis.url();
+    let mut service = Service::start(
+        &[
+            ["--provider", "hybrid"],
+            ["--redis-url", &url],
+            ["--redis-deadline", "20s"],
+            ["--shutdown-deadline", "1s"],
+        ]
+        .concat(),
+    );
     let mut client = service.client();
     for _ in 0..500 {
         assert_eq!(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trypema::clock::{Clock, SystemClock};
-use trypema::redis::{RedisConnection, RedisKey};
+use trypema::redis::RedisKey;
 use trypema::{AbsoluteLimit, RateLimiter};
 use trypema_testkit::redis::Server;
 
@@ -71,7 +71,7 @@ impl<'a> Fleet<'a> {
     async fn offer(&self, key: RedisKey, limit: AbsoluteLimit, load: Load) -> Run {
         let mut instances = Vec::new();
         for _ in 0..load.instances {
-            let connection = RedisConnection::connect(&self.server.url()).await.unwrap();
+            let connection = trypema_testkit::blocking::dial(&self.server.url()).await;
             let limiter = RateLimiter::builder().redis(connection).redis_deadline(Duration::from_secs(5));
             let limiter = Arc::new(limiter.build().unwrap());
             tokio::spawn(limiter.hybrid().keep_in_sync());

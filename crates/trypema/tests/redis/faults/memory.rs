@@ -3,7 +3,7 @@
 use std::fs;
 
 use trypema_testkit::own_process::in_own_process;
-use trypema_testkit::redis::{FaultProxy, Server};
+use trypema_testkit::redis::{FaultProxy, Server, wait_until};
 
 use super::load::{Counts, Target, calls};
 use super::on_both_links;
@@ -65,8 +65,7 @@ fn alone(row: &str, link: Link, body: impl FnOnce()) {
 
 fn stays_flat(link: Link, url: &str, strike: impl FnOnce()) -> Counts {
     let target = target(link.open(url), DEADLINE);
-    let served = calls(&target, 100);
-    assert!(served.admitted > 0, "{served:?}");
+    wait_until("calls to be served", || calls(&target, 100).admitted > 0).unwrap();
     strike();
     fails(&target, WARM_UP);
     let before = resident_kb();
