@@ -36,6 +36,11 @@ mod tests {
     use super::*;
 
     #[test]
+    fn ours_passes() {
+        assert_eq!(check_text(include_str!("../../Makefile")), Ok(()));
+    }
+
+    #[test]
     fn only_commands_that_exist_pass() {
         let makefile = |recipe: &str| {
             format!(".PHONY: test test-redis\ntest:\n\t{recipe}\ntest-redis:\n\tcargo xtask test redis\n")
