@@ -233,8 +233,8 @@ fn a_cancelled_settlement_is_made_nevertheless() {
 }
 
 /// The rounds of each caller, which last for the deadline, and the callers.
-const ROUNDS: usize = 8;
-const CALLERS: usize = 16;
+const ROUNDS: usize = 4;
+const CALLERS: usize = 32;
 
 /// A server that does not know the script gets a request a second time, after a release that was sent meanwhile.
 #[test]
@@ -252,7 +252,7 @@ fn cancel_requests(server: &Server, user: &str) {
     let slots = "rules: [{id: slots, scope: user, strategy: {concurrency: {limit: 100, hold: 60s}}}]";
     let mut control = server.control().unwrap();
     // Releases are repeated until the deadline, which a busy machine must not miss.
-    let rl = RateLimiter::builder().redis(connect(&server.url())).redis_deadline(Duration::from_secs(2));
+    let rl = RateLimiter::builder().redis(connect(&server.url())).redis_deadline(Duration::from_secs(4));
     let engine = Arc::new(Engine::redis(Arc::new(rl.build().unwrap()), rules(slots)));
     let reserve = |polls: usize| {
         let (engine, user) = (Arc::clone(&engine), user.to_owned());
