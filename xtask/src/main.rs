@@ -4,15 +4,21 @@ mod imports;
 mod install;
 mod links;
 mod lint;
+mod makefile;
+mod report;
 mod test;
 
 use std::ffi::OsStr;
 use std::process::{Command, ExitCode};
 
+use self::test::Tests;
+
 const HELP: &str = "\
 cargo xtask <command>
 
-  test               run everything that CI runs: unit tests, traces, properties, model checks, docs, lints
+  test               run everything that CI runs: unit tests, traces, properties, model checks, docs, lints;
+                     installs what is missing, and prints the time of each suite; --nextest uses cargo-nextest
+  test redis         run the tests of the library, with Redis, and install only what they need
   lint               check formatting, clippy, docs, and each feature alone
   bench local        measure the in-process limiters and their peers; updates docs/performance.md
   bench redis        the same with Redis, which the command starts
@@ -43,7 +49,10 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match words.as_slice() {
-        ["test"] => test::run(),
+        ["test", rest @ ..] => match Tests::of(rest) {
+            Some(tests) => tests.run(),
+            None => Err(unknown(&words)),
+        },
         ["lint"] => lint::run(),
         ["bench", rest @ ..] => {
             cargo(["run", "--release", "--manifest-path", BENCH, "--"].iter().chain(rest))
@@ -63,7 +72,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         [] => Err(HELP.to_owned()),
-        _ => Err(format!("unknown command `{}`\n\n{HELP}", words.join(" "))),
+        _ => Err(unknown(&words)),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -72,6 +81,10 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn unknown(words: &[&str]) -> String {
+    format!("unknown command `{}`\n\n{HELP}", words.join(" "))
 }
 
 /// Runs a program of the testkit that needs the Redis provider.
@@ -88,9 +101,14 @@ fn cargo<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Step {
     run(Command::new(env!("CARGO")).args(arguments))
 }
 
+/// Returns a command as it is shown to the user.
+fn shown(command: &Command) -> String {
+    format!("{command:?}").replace('"', "")
+}
+
 /// Runs a program to its end, showing its output.
 fn run(command: &mut Command) -> Step {
-    let shown = format!("{command:?}").replace('"', "");
+    let shown = shown(command);
     println!("$ {shown}");
     match command.status() {
         Ok(status) if status.success() => Ok(()),

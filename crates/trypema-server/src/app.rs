@@ -14,6 +14,7 @@ use trypema::rules::{
 };
 use trypema::{RateLimiter, TrypemaError};
 
+use crate::background_worker::BackgroundWorkers;
 use crate::config::Config;
 use crate::denial_log::DenialLog;
 use crate::metrics::{Exposition, MetricType, Metrics, ReservationMetrics, StoreMetrics};
@@ -36,6 +37,7 @@ pub struct App {
     /// The error of the rule set that was read last, if it was invalid.
     refused_rules: Mutex<Option<String>>,
     watched_source: WatchedSource,
+    workers: Arc<BackgroundWorkers>,
 }
 
 /// The response of `/readyz`.
@@ -79,7 +81,8 @@ impl App {
     ///
     /// An error of the rules, or the reason why Redis cannot be used.
     pub async fn new(config: &Config, clock: Option<Arc<dyn Clock>>) -> Result<Self, StartError> {
-        let LoadedRules { rules, watched_source, refused } = config.rules.open().await?;
+        let workers = Arc::new(BackgroundWorkers::default());
+        let LoadedRules { rules, watched_source, refused } = config.rules.open(&workers).await?;
         warn_if_too_many(&rules);
         let store = Arc::new(StoreMetrics::default());
         let metrics = Metrics::new(&rules, Arc::clone(&store));
@@ -99,6 +102,7 @@ impl App {
             is_draining,
             refused_rules,
             watched_source,
+            workers,
         })
     }
 
@@ -216,6 +220,11 @@ impl App {
     /// Returns the rules in force.
     pub fn rules(&self) -> Arc<RuleSet> {
         self.engine.rules()
+    }
+
+    /// Returns the threads for long work.
+    pub(crate) fn workers(&self) -> &BackgroundWorkers {
+        &self.workers
     }
 
     /// Returns the source of the rules, which the rule watcher polls.

@@ -5,9 +5,9 @@
 //! lower priority and its own queue, so a client that only reads never delays a rule change: an emergency
 //! block takes effect even while a reader sends dry runs of 16 MiB in a loop.
 
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use thiserror::Error;
@@ -39,14 +39,23 @@ pub(crate) enum WorkerError {
     Busy,
 }
 
-impl Worker {
-    /// Runs `task` after all tasks that were queued before it, and returns its result.
+/// The two workers of a server. A thread starts with its first task, and ends after its last one when this value
+/// is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct BackgroundWorkers {
+    changes: OnceLock<Queue>,
+    reads: OnceLock<Queue>,
+}
+
+impl BackgroundWorkers {
+    /// Runs `task` on `worker`, after all tasks that were queued there before it, and returns its result.
     pub(crate) async fn run<T: Send + 'static>(
-        self,
+        &self,
+        worker: Worker,
         task: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, WorkerError> {
-        let queue = self.queue();
-        if self == Self::Reads && queue.waiting.load(Ordering::Relaxed) >= MAX_WAITING_READS {
+        let queue = self.queue(worker);
+        if worker == Worker::Reads && queue.waiting.load(Ordering::Relaxed) >= MAX_WAITING_READS {
             return Err(WorkerError::Busy);
         }
         let (done, waiting) = oneshot::channel();
@@ -57,18 +66,21 @@ impl Worker {
         waiting.await.map_err(|_| WorkerError::Interrupted)
     }
 
-    /// Drops a value on the worker: freeing thousands of allocations takes long.
-    pub(crate) fn discard<T: Send + 'static>(self, value: T) {
-        self.queue().push(Box::new(move || drop(value)));
+    /// Drops a value on `worker`: freeing thousands of allocations takes long.
+    pub(crate) fn discard<T: Send + 'static>(&self, worker: Worker, value: T) {
+        self.queue(worker).push(Box::new(move || drop(value)));
     }
 
-    fn queue(self) -> &'static Queue {
-        match self {
-            Self::Changes => &CHANGES,
-            Self::Reads => &READS,
-        }
+    fn queue(&self, worker: Worker) -> &Queue {
+        let queue = match worker {
+            Worker::Changes => &self.changes,
+            Worker::Reads => &self.reads,
+        };
+        queue.get_or_init(|| Queue::start(worker))
     }
+}
 
+impl Worker {
     fn name(self) -> &'static str {
         match self {
             Self::Changes => "rule-changes",
@@ -86,26 +98,25 @@ impl Worker {
     }
 }
 
-static CHANGES: LazyLock<Queue> = LazyLock::new(|| Queue::start(Worker::Changes));
-static READS: LazyLock<Queue> = LazyLock::new(|| Queue::start(Worker::Reads));
-
 /// The queue of one worker.
 #[derive(Debug)]
 struct Queue {
     tasks: Sender<Task>,
     /// The number of tasks that have not finished yet.
-    waiting: AtomicUsize,
+    waiting: Arc<AtomicUsize>,
 }
 
 impl Queue {
     fn start(worker: Worker) -> Self {
         let (tasks, receiver) = channel::<Task>();
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let unfinished = Arc::clone(&waiting);
         let started = thread::Builder::new().name(worker.name().to_owned()).spawn(move || {
             lower_priority(worker.niceness());
             for task in receiver {
                 // A task that panics fails only its own request; the worker continues.
                 let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(task));
-                worker.queue().waiting.fetch_sub(1, Ordering::Relaxed);
+                unfinished.fetch_sub(1, Ordering::Relaxed);
             }
         });
         if let Err(error) = started {
@@ -114,7 +125,7 @@ impl Queue {
                 "rules: cannot start thread {name} ({error}); requests that read or change rules fail"
             );
         }
-        Self { tasks, waiting: AtomicUsize::new(0) }
+        Self { tasks, waiting }
     }
 
     fn push(&self, task: Task) {
@@ -124,10 +135,12 @@ impl Queue {
     }
 }
 
-/// Lowers the priority of the calling thread. Without the permission, the thread keeps its priority.
+/// Lowers the priority of the calling thread. A thread whose priority is lower already keeps it.
 #[cfg(target_os = "linux")]
 pub(crate) fn lower_priority(niceness: i32) {
-    let _ = rustix::process::setpriority_process(None, niceness);
+    if rustix::process::getpriority_process(None).is_ok_and(|present| present < niceness) {
+        let _ = rustix::process::setpriority_process(None, niceness);
+    }
 }
 
 /// Does nothing: outside Linux, `setpriority` applies to the whole process, including the threads that
@@ -143,37 +156,69 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_fails_its_own_task_only() {
+        let workers = BackgroundWorkers::default();
         for worker in [Worker::Changes, Worker::Reads] {
-            assert_eq!(worker.run(|| 1).await, Ok(1));
-            assert_eq!(worker.run(|| -> u32 { panic!("on purpose") }).await, Err(WorkerError::Interrupted));
-            assert_eq!(worker.run(|| 2).await, Ok(2));
+            assert_eq!(workers.run(worker, || 1).await, Ok(1));
+            let panicked = workers.run(worker, || -> u32 { panic!("on purpose") });
+            assert_eq!(panicked.await, Err(WorkerError::Interrupted));
+            assert_eq!(workers.run(worker, || 2).await, Ok(2));
         }
     }
 
-    /// Relies on tests running in separate processes (nextest), so that no other test's tasks are queued.
     #[tokio::test]
     async fn reads_neither_delay_changes_nor_pile_up() {
+        let workers = Arc::new(BackgroundWorkers::default());
+        let read = |task: Box<dyn FnOnce() + Send>| {
+            let workers = Arc::clone(&workers);
+            tokio::spawn(async move { workers.run(Worker::Reads, task).await })
+        };
         let (release, released) = mpsc::channel::<()>();
-        let mut reads = vec![tokio::spawn(Worker::Reads.run(move || released.recv().unwrap_or(())))];
-        reads.extend((1..MAX_WAITING_READS).map(|_| tokio::spawn(Worker::Reads.run(|| ()))));
-        while READS.waiting.load(Ordering::Relaxed) < MAX_WAITING_READS {
+        let mut reads = vec![read(Box::new(move || released.recv().unwrap_or(())))];
+        reads.extend((1..MAX_WAITING_READS).map(|_| read(Box::new(|| ()))));
+        while workers.queue(Worker::Reads).waiting.load(Ordering::Relaxed) < MAX_WAITING_READS {
             tokio::task::yield_now().await;
         }
-        assert_eq!(Worker::Reads.run(|| ()).await, Err(WorkerError::Busy));
-        assert_eq!(Worker::Changes.run(|| 1).await, Ok(1), "while a read runs and others wait");
+        assert_eq!(workers.run(Worker::Reads, || ()).await, Err(WorkerError::Busy));
+        assert_eq!(workers.run(Worker::Changes, || 1).await, Ok(1), "while a read runs and others wait");
         drop(release);
         for read in reads {
             assert_eq!(read.await.ok(), Some(Ok(())));
         }
     }
 
+    /// Other tests have workers of their own, whose queues may be full.
+    #[tokio::test]
+    async fn workers_share_no_queue() {
+        let (full, other) = (BackgroundWorkers::default(), BackgroundWorkers::default());
+        let (release, released) = mpsc::channel::<()>();
+        full.queue(Worker::Reads).push(Box::new(move || released.recv().unwrap_or(())));
+        for _ in 1..MAX_WAITING_READS {
+            full.discard(Worker::Reads, ());
+        }
+        assert_eq!(full.run(Worker::Reads, || ()).await, Err(WorkerError::Busy));
+        assert_eq!(other.run(Worker::Reads, || 1).await, Ok(1));
+        drop(release);
+    }
+
+    #[test]
+    fn queued_tasks_run_although_their_workers_are_dropped() {
+        let workers = BackgroundWorkers::default();
+        let (tell, told) = mpsc::channel();
+        workers.queue(Worker::Changes).push(Box::new(move || tell.send(()).unwrap_or(())));
+        drop(workers);
+        assert_eq!(told.recv(), Ok(()));
+        assert_eq!(told.recv(), Err(mpsc::RecvError));
+    }
+
     #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn only_the_workers_have_a_lower_priority() {
-        let niceness = || rustix::process::getpriority_process(None).ok();
+        let workers = BackgroundWorkers::default();
+        let niceness = || rustix::process::getpriority_process(None).unwrap_or(i32::MAX);
+        // Not always 0: the tests themselves may run with `nice`.
         let before = niceness();
-        assert_eq!(Worker::Changes.run(niceness).await, Ok(Some(10)));
-        assert_eq!(Worker::Reads.run(niceness).await, Ok(Some(19)));
+        assert_eq!(workers.run(Worker::Changes, niceness).await, Ok(before.max(10)));
+        assert_eq!(workers.run(Worker::Reads, niceness).await, Ok(before.max(19)));
         assert_eq!(niceness(), before);
     }
 }

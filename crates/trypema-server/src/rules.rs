@@ -18,6 +18,7 @@ pub use store::{DatabaseChoice, OpenError};
 
 use self::file::FileRules;
 use self::store::{OpenedStore, RuleStore};
+use crate::background_worker::BackgroundWorkers;
 
 /// The source of the rules.
 #[derive(Debug, Clone)]
@@ -55,17 +56,18 @@ pub(crate) enum SourceError {
 }
 
 impl RulesSource {
-    /// Reads and compiles the rules.
+    /// Reads and compiles the rules, those of a database on `workers`.
     ///
     /// # Errors
     ///
     /// The rules are invalid, or cannot be read.
-    pub(crate) async fn open(&self) -> Result<LoadedRules, SourceError> {
+    pub(crate) async fn open(&self, workers: &Arc<BackgroundWorkers>) -> Result<LoadedRules, SourceError> {
         let mut file = match self {
             Self::BuiltIn => FileRules(None),
             Self::File(path) => FileRules(Some(RulesFile::new(path))),
             Self::Database(choice) => {
-                let OpenedStore { rule_store, rules, refused } = RuleStore::open(choice).await?;
+                let opening = RuleStore::open(choice, Arc::clone(workers));
+                let OpenedStore { rule_store, rules, refused } = opening.await?;
                 return Ok(LoadedRules {
                     rules,
                     watched_source: WatchedSource::Database(Arc::new(rule_store)),

@@ -1,7 +1,5 @@
 //! The server under attack and without Redis: the real binary, broken clients, slow clients, and a Redis that
 //! is killed.
-//!
-//! `slow`, `faults` and `life` measure deadlines and need an otherwise idle machine.
 
 #![cfg(feature = "service")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]

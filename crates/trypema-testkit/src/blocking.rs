@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
-use trypema::clock::{ManualClock, Timestamp};
+use trypema::clock::{Clock, ManualClock, SystemClock, Timestamp};
 use trypema::redis::{RedisConnection, RedisKey, RedisLimiter, RedisReceipt};
 use trypema::strategy::{Strategy, Wire};
 use trypema::{Granted, RateLimiter, RateLimiterBuilder};
@@ -14,6 +14,8 @@ use crate::verbs::{Lease, Reserved, Verbs};
 
 /// The deadline of calls: long, because the machine may be busy with other tests.
 const DEADLINE: Duration = Duration::from_secs(20);
+/// The pause between two attempts to connect.
+const BETWEEN_DIALS: Duration = Duration::from_millis(10);
 
 /// Returns a runtime that all tests of a process share.
 pub fn runtime() -> &'static Runtime {
@@ -31,7 +33,25 @@ pub fn wait_for<F: Future>(future: F) -> F::Output {
 
 /// Connects to `url`.
 pub fn connect(url: &str) -> RedisConnection {
-    wait_for(RedisConnection::connect(url)).expect("a connection")
+    wait_for(dial(url))
+}
+
+/// Connects to `url`, on any runtime. The library gives up after a second, which a busy machine may need to
+/// schedule both sides, so this tries again.
+///
+/// # Panics
+///
+/// The server is not reached within [`DEADLINE`].
+pub async fn dial(url: &str) -> RedisConnection {
+    let deadline = SystemClock.now() + DEADLINE;
+    loop {
+        match RedisConnection::connect(url).await {
+            Ok(connection) => return connection,
+            Err(error) => assert!(SystemClock.now() < deadline, "{error}"),
+        }
+        // Blocks a thread of the runtime, but only while nothing else in the test could go on.
+        std::thread::sleep(BETWEEN_DIALS);
+    }
 }
 
 /// Returns a builder of a limiter on `connection`, with its own time and key prefix.

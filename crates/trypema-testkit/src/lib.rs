@@ -5,6 +5,7 @@
 pub mod blocking;
 pub mod differential;
 pub mod model;
+pub mod own_process;
 pub mod postgres;
 pub mod program;
 pub mod random;

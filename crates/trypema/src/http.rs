@@ -7,7 +7,7 @@
 //! | --- | --- |
 //! | report the remaining quota | [`HeaderStyle::write`] |
 //! | respond to a denial | [`Problem`] (`application/problem+json`), [`ErrorResponse`], [`GrpcDenial`] |
-//! | return an error from a handler | [`guard`], [`local::LocalLimiter::guard`](crate::local::LocalLimiter::guard) |
+//! | return an error from a handler | [`guard`], [`local::LocalLimiter::limiter`](crate::local::LocalLimiter::limiter) |
 //! | determine the client | [`TrustedProxies::client_address`], [`AddressKey`] |
 //!
 //! ```

@@ -1,5 +1,6 @@
 //! Installs Debian packages.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -11,20 +12,24 @@ use crate::Step;
 const SERVICE_POLICY: &str = "/usr/sbin/policy-rc.d";
 const START_NOTHING: &str = "#!/bin/sh\nexit 101\n";
 
-/// Installs the package without starting its service, so that nothing listens afterwards.
-pub(super) fn install(package: &str) -> Step {
+/// Installs the packages without starting their services, so that nothing listens afterwards. If one of them
+/// cannot be installed, the others are.
+pub(super) fn install(packages: &BTreeSet<&str>) -> Step {
     if !super::succeeds(Command::new("apt-get").arg("--version")) {
-        return Err("there is no apt-get to do it with".to_owned());
+        return Err("there is no apt-get".to_owned());
     }
     if !is_root() {
-        return Err(format!("only root may: `sudo apt-get install {package}`"));
+        return Err("only root may".to_owned());
     }
     let _policy = ServicePolicy::start_nothing()?;
+    let install = |packages: &[&str]| apt_get(&[&["install"], packages].concat());
+    let all: Vec<&str> = packages.iter().copied().collect();
     // The package lists may be missing, as in a fresh container, or outdated.
-    apt_get(&["install", package]).or_else(|_| {
-        apt_get(&["update"])?;
-        apt_get(&["install", package])
-    })
+    if install(&all).is_ok() || apt_get(&["update"]).and_then(|()| install(&all)).is_ok() {
+        return Ok(());
+    }
+    let failures: Vec<String> = all.iter().filter_map(|package| install(&[package]).err()).collect();
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
 }
 
 fn apt_get(arguments: &[&str]) -> Step {

@@ -6,7 +6,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::{install_pip_if_missing, servers, succeeds, unpack_if};
+use super::missing::Missing;
+use super::{servers, succeeds, unpack_if};
 use crate::Step;
 
 /// `tests/proxies/litellm/proxy.rs` names the same directory.
@@ -15,21 +16,22 @@ const PACKAGE: &str = "litellm[proxy]==1.100.0";
 /// Fails if a package is missing, or was compiled for another version of Python.
 const TRIAL: &str = "import importlib.metadata as m, orjson, pydantic_core, tokenizers, uvloop; assert m.version('litellm') == '1.100.0'";
 
-pub(super) fn install_if_missing() -> Step {
-    if works(&servers().join(DIRECTORY)) {
-        return Ok(());
+pub(super) fn is_installed() -> bool {
+    works(&servers().join(DIRECTORY))
+}
+
+pub(super) fn install_if_missing() -> Option<Missing> {
+    if is_installed() {
+        return None;
     }
     println!("LiteLLM is missing: installing {PACKAGE} below target/servers (half a minute, 530 MB)");
-    unpack_if(DIRECTORY, pip_install, works).map_err(|why| {
-        format!(
-            "install LiteLLM (it needs Python 3.10 or later): \
-             `python3 -m pip install --target target/servers/{DIRECTORY} '{PACKAGE}'`: {why}"
-        )
-    })
+    let why = unpack_if(DIRECTORY, pip_install, works).err()?;
+    let target = servers().join(DIRECTORY);
+    let remedy = format!("python3 -m pip install --target {} '{PACKAGE}'", target.display());
+    Some(Missing { program: "LiteLLM, with Python 3.10 or later".to_owned(), remedy, why })
 }
 
 fn pip_install(directory: &Path) -> Step {
-    install_pip_if_missing()?;
     let mut pip = Command::new("python3");
     pip.args(["-m", "pip", "install", "--quiet", "--no-compile", "--no-warn-conflicts"]);
     pip.args(["--root-user-action", "ignore", "--target"]).arg(directory).arg(PACKAGE);

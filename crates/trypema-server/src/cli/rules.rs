@@ -6,6 +6,7 @@ mod stored;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Subcommand;
 use trypema::rules::{RuleSet, Rules as Definition};
@@ -199,7 +200,7 @@ impl Migrate {
             Ok(runtime) => runtime,
             Err(error) => return failed(error),
         };
-        let migrating = async { Database::new(address)?.migrate().await };
+        let migrating = async { Database::new(address, Arc::default())?.migrate().await };
         match runtime.block_on(migrating) {
             Ok(migrated) => report(&migrated),
             Err(error) if error.is_final() => return failed(error),

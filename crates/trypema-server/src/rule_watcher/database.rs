@@ -148,7 +148,7 @@ impl RuleWatcher {
             self.rule_store.mark_current();
         }
         let cached = self.update_cache(adopted.as_ref()).await;
-        Worker::Changes.discard(adopted);
+        self.app.workers().discard(Worker::Changes, adopted);
         if let Err(error) = &cached
             && !self.is_cache_failing
         {
@@ -210,7 +210,7 @@ impl RuleWatcher {
         let app = Arc::clone(&self.app);
         // Compiling thousands of rules takes a while, so it runs on the worker and not on a thread that
         // decides.
-        let compiling = Worker::Changes.run(move || {
+        let compiling = self.app.workers().run(Worker::Changes, move || {
             let rules: RuleSet = stored.compile()?;
             let changes = rules.changes_since(&app.rules());
             Ok::<_, InvalidStoredRules>((app.replace_rules(rules), changes, stored.rules))
@@ -242,9 +242,10 @@ impl RuleWatcher {
             "rules: loaded revision {revision} from {source}, was {old}: {changes}"
         );
         self.rule_store.put_in_force(InForce { version, origin });
+        let app = Arc::clone(&self.app);
         tokio::spawn(async move {
             tokio::time::sleep(FREE_AFTER).await;
-            Worker::Changes.discard(retired);
+            app.workers().discard(Worker::Changes, retired);
         });
         Some(rules)
     }

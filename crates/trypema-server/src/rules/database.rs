@@ -12,7 +12,7 @@ mod write;
 
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgDatabaseError, PgListener, PgPoolOptions};
@@ -28,7 +28,7 @@ pub(crate) use migrate::Migrated;
 pub(crate) use row::ListName;
 pub(crate) use stored::{InvalidStoredRules, StoredRules, Version};
 
-use crate::background_worker::{Worker, WorkerError};
+use crate::background_worker::{BackgroundWorkers, Worker, WorkerError};
 use crate::secret::Secret;
 
 /// The channel of `NOTIFY` that announces changes.
@@ -62,6 +62,8 @@ pub(crate) struct Database {
     watcher: Semaphore,
     /// A connection that no session uses at the moment.
     idle: Mutex<Option<PgConnection>>,
+    /// The threads for long work on what was read.
+    workers: Arc<BackgroundWorkers>,
 }
 
 /// The address of the database.
@@ -213,7 +215,20 @@ impl Purpose {
     }
 }
 
-impl DatabaseSession<'_> {
+impl<'d> DatabaseSession<'d> {
+    /// Runs long work on the worker for the session's purpose.
+    fn work<T: Send + 'static, F: FnOnce() -> T + Send + 'static>(
+        &self,
+        task: F,
+    ) -> impl Future<Output = Result<T, WorkerError>> + use<'d, T, F> {
+        self.database.workers.run(self.purpose.worker(), task)
+    }
+
+    /// Drops a value on the worker for the session's purpose.
+    fn discard<T: Send + 'static>(&self, value: T) {
+        self.database.workers.discard(self.purpose.worker(), value);
+    }
+
     /// Returns the connection for reuse. Dropping a session instead closes its connection, and with it any
     /// open transaction.
     fn keep_idle(self) {
@@ -235,11 +250,16 @@ impl Database {
     /// # Errors
     ///
     /// The address is invalid.
-    pub(crate) fn new(address: Address) -> Result<Self, DatabaseError> {
+    pub(crate) fn new(address: Address, workers: Arc<BackgroundWorkers>) -> Result<Self, DatabaseError> {
         address.options()?;
         let (readers, writers, watcher) =
             (Semaphore::new(READERS), Semaphore::new(WRITERS), Semaphore::new(1));
-        Ok(Self { address, readers, writers, watcher, idle: Mutex::new(None) })
+        Ok(Self { address, readers, writers, watcher, idle: Mutex::new(None), workers })
+    }
+
+    /// Returns the threads for long work.
+    pub(crate) fn workers(&self) -> &BackgroundWorkers {
+        &self.workers
     }
 
     /// Returns a session, or [`DatabaseError::TooManySessions`] if none is free in time.

@@ -1,7 +1,7 @@
 //! Rules in a database: loaded at start, edited through the administration API, and watched by every
 //! server.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use thiserror::Error;
@@ -13,7 +13,7 @@ use super::cache::Cache;
 use super::database::{
     Address, Database, DatabaseError, EditResult, InvalidStoredRules, StoredRules, Version,
 };
-use crate::background_worker::Worker;
+use crate::background_worker::{BackgroundWorkers, Worker};
 use crate::clock::Started;
 use crate::metrics::{Counter, Exposition, MetricType};
 use crate::secret::Secret;
@@ -113,8 +113,11 @@ pub(crate) struct OpenedStore {
 impl RuleStore {
     /// Loads the stored rules. If that fails, loads the cached rules from Redis, so that a server can start
     /// while the database is unreachable.
-    pub(crate) async fn open(choice: &DatabaseChoice) -> Result<OpenedStore, OpenError> {
-        let database = Database::new(choice.address.clone())?;
+    pub(crate) async fn open(
+        choice: &DatabaseChoice,
+        workers: Arc<BackgroundWorkers>,
+    ) -> Result<OpenedStore, OpenError> {
+        let database = Database::new(choice.address.clone(), workers)?;
         let cache = choice.cache.as_ref().map(|cache| Cache::new(cache.url.reveal(), &cache.prefix));
         let cache = cache.transpose()?;
         let failed = match read(&database).await {
@@ -142,7 +145,7 @@ impl RuleStore {
             "rules: cannot use the rules in PostgreSQL; starting with revision {} from the rule cache in Redis",
             version.revision
         );
-        let Ok(rules) = compile(cached).await else { return Err(failed) };
+        let Ok(rules) = compile(&database, cached).await else { return Err(failed) };
         let refused = matches!(failed, OpenError::InvalidStoredRules(_)).then(|| failed.to_string());
         let rule_store =
             Self::new(choice, Stores { database, cache }, InForce { version, origin: RulesOrigin::Cache });
@@ -275,11 +278,11 @@ async fn warn_of_unusable(database: &Database) {
 async fn read(database: &Database) -> Result<(Version, RuleSet), OpenError> {
     let stored = database.read().await?;
     let version = stored.version.clone();
-    Ok((version, compile(stored).await?))
+    Ok((version, compile(database, stored).await?))
 }
 
 /// Compiles rules on the worker, not on a thread that decides.
-async fn compile(stored: StoredRules) -> Result<RuleSet, OpenError> {
-    let compiling = Worker::Changes.run(move || stored.compile());
+async fn compile(database: &Database, stored: StoredRules) -> Result<RuleSet, OpenError> {
+    let compiling = database.workers().run(Worker::Changes, move || stored.compile());
     Ok(compiling.await.map_err(|_| OpenError::Interrupted)??)
 }

@@ -42,12 +42,9 @@ impl Binary {
         Self::found("Valkey", path, "`cargo xtask test` takes it from bookworm-backports")
     }
 
-    /// Finds every supported server: Redis and Redis 6.2, which must be installed, and Valkey if it is
-    /// installed.
-    pub fn every() -> Result<Vec<Self>> {
-        let mut every = vec![Self::redis()?, Self::redis_6_2()?];
-        every.extend(Self::valkey().ok());
-        Ok(every)
+    /// Finds every supported server: Redis, Redis 6.2 and Valkey. All of them must be installed.
+    pub fn every() -> Result<[Self; 3]> {
+        Ok([Self::redis()?, Self::redis_6_2()?, Self::valkey()?])
     }
 
     /// Returns the display name: `Redis`, `Redis 6.2` or `Valkey`.

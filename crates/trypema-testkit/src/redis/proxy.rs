@@ -69,6 +69,11 @@ impl FaultProxy {
         self.connections.set_fault(Fault::Delay(by));
     }
 
+    /// Forwards the replies that a delay holds back. Later replies are delayed as before.
+    pub fn release(&self) {
+        self.connections.releases.fetch_add(1, Ordering::AcqRel);
+    }
+
     /// Closes all open connections. New connections are not affected.
     pub fn cut(&self) {
         self.connections.close_all();
@@ -97,9 +102,10 @@ impl FaultProxy {
         self.connections.set_fault(Fault::Freeze);
     }
 
-    /// Ends all faults.
+    /// Ends all faults, and forwards the replies that a delay holds back.
     pub fn heal(&self) {
         self.connections.set_fault(Fault::None);
+        self.release();
     }
 
     /// Returns the number of connections that clients have made, including refused ones.

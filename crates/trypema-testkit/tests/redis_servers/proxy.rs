@@ -1,5 +1,7 @@
 //! Each fault of the proxy does its harm and no other.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use trypema::clock::{Clock, SystemClock};
@@ -49,6 +51,28 @@ fn without_a_fault_everything_passes_and_is_counted() {
     assert_eq!((scene.proxy.accepted(), scene.proxy.open()), (1, 1));
     assert!(scene.proxy.bytes_up() > 1 << 20);
     assert!(scene.proxy.bytes_down() > 1 << 20);
+}
+
+#[test]
+fn delayed_replies_are_released() {
+    let Scene { server: _server, proxy, mut client } = Scene::start();
+    // Longer than the test may take.
+    proxy.delay(Duration::from_secs(600));
+    for (count, release) in [(2, FaultProxy::release as fn(&FaultProxy)), (3, FaultProxy::heal)] {
+        let is_answered = AtomicBool::new(false);
+        thread::scope(|scope| {
+            // The reply may reach the proxy only after a release.
+            let releasing = scope.spawn(|| {
+                wait_until("the reply", || {
+                    release(&proxy);
+                    is_answered.load(Ordering::Acquire)
+                })
+            });
+            assert_eq!(client.command(&["INCR", "key"]).unwrap().integer(), Some(count));
+            is_answered.store(true, Ordering::Release);
+            releasing.join().unwrap().unwrap();
+        });
+    }
 }
 
 #[test]

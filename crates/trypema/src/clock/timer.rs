@@ -30,6 +30,24 @@ impl TimerQueue {
     const fn new() -> Self {
         Self { sleepers: BTreeMap::new(), arrivals: 0, is_running: false }
     }
+
+    fn add(&mut self, at: Timestamp, waker: Waker) {
+        self.sleepers.insert((at, self.arrivals), waker);
+        self.arrivals += 1;
+    }
+
+    fn forget(&mut self, at: Timestamp, waker: &Waker) {
+        let found = self.sleepers.range((at, 0)..=(at, u64::MAX)).find(|(_, other)| other.will_wake(waker));
+        if let Some(place) = found.map(|(place, _)| *place) {
+            self.sleepers.remove(&place);
+        }
+    }
+
+    /// Removes the sleepers whose time has come at `now`.
+    fn take_due(&mut self, now: Timestamp) -> BTreeMap<(Timestamp, u64), Waker> {
+        let later = self.sleepers.split_off(&(now + Duration::from_micros(1), 0));
+        std::mem::replace(&mut self.sleepers, later)
+    }
 }
 
 /// Wakes `waker` at `at`. If the thread cannot be started, wakes it immediately, so that the sleeper polls
@@ -46,28 +64,21 @@ pub(super) fn wake_at(at: Timestamp, waker: Waker) {
             }
         }
     }
-    let order = queue.arrivals;
-    queue.arrivals += 1;
-    queue.sleepers.insert((at, order), waker);
+    queue.add(at, waker);
     drop(queue);
     TIMER.changed.notify_one();
 }
 
 /// Removes a waker that [`wake_at`] added, if it is still there.
 pub(super) fn forget(at: Timestamp, waker: &Waker) {
-    let mut queue = TIMER.queue.lock().unwrap_or_else(PoisonError::into_inner);
-    let found = queue.sleepers.range((at, 0)..=(at, u64::MAX)).find(|(_, other)| other.will_wake(waker));
-    if let Some(place) = found.map(|(place, _)| *place) {
-        queue.sleepers.remove(&place);
-    }
+    TIMER.queue.lock().unwrap_or_else(PoisonError::into_inner).forget(at, waker);
 }
 
 fn run() {
     let mut queue = TIMER.queue.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
         let now = SystemClock.now();
-        let later = queue.sleepers.split_off(&(now + Duration::from_micros(1), 0));
-        let due = std::mem::replace(&mut queue.sleepers, later);
+        let due = queue.take_due(now);
         if !due.is_empty() {
             drop(queue);
             for waker in due.into_values() {
@@ -107,26 +118,37 @@ mod tests {
     #[test]
     fn who_is_forgotten_is_not_woken() {
         let (tell, told) = mpsc::channel();
-        let start = SystemClock.now();
-        let at = start + Duration::from_millis(5);
+        let mut queue = TimerQueue::new();
+        let at = SystemClock.now();
         let wakers = [0, 1].map(|name| Waker::from(std::sync::Arc::new(Tell(tell.clone(), name))));
-        wakers.iter().for_each(|waker| wake_at(at, waker.clone()));
-        forget(at, &wakers[0]);
-        assert_eq!(told.recv_timeout(Duration::from_secs(10)), Ok(1));
-        assert!(told.try_recv().is_err());
+        wakers.iter().for_each(|waker| queue.add(at, waker.clone()));
+        queue.forget(at, &wakers[0]);
+        queue.take_due(at).into_values().for_each(Waker::wake);
+        assert_eq!(told.try_iter().collect::<Vec<_>>(), [1]);
+        assert!(queue.sleepers.is_empty());
     }
 
     #[test]
-    fn sleepers_wake_in_order_and_not_early() {
-        let (tell, told) = mpsc::channel();
-        let start = SystemClock.now();
-        for (name, ms) in [(2, 20), (1, 10), (0, 0)] {
-            let waker = std::sync::Arc::new(Tell(tell.clone(), name)).into();
-            wake_at(start + Duration::from_millis(ms), waker);
+    fn sleepers_are_taken_in_order_and_not_early() {
+        let mut queue = TimerQueue::new();
+        let (start, waker) = (SystemClock.now(), Waker::noop());
+        for ms in [20, 10, 0, 10] {
+            queue.add(start + Duration::from_millis(ms), waker.clone());
         }
-        for (name, ms) in [(0, 0), (1, 10), (2, 20)] {
-            assert_eq!(told.recv_timeout(Duration::from_secs(10)), Ok(name));
-            assert!(SystemClock.now() >= start + Duration::from_millis(ms));
+        let just_before = start + Duration::from_micros(19_999);
+        let order: Vec<_> = queue.take_due(just_before).into_keys().map(|(at, _)| at).collect();
+        assert_eq!(order, [0, 10, 10].map(|ms| start + Duration::from_millis(ms)));
+        assert_eq!(queue.sleepers.len(), 1);
+    }
+
+    #[test]
+    fn the_thread_wakes_a_sleeper_and_not_early() {
+        for ms in [0, 10, 20] {
+            let (tell, told) = mpsc::channel();
+            let at = SystemClock.now() + Duration::from_millis(ms);
+            wake_at(at, std::sync::Arc::new(Tell(tell, 1)).into());
+            assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(1));
+            assert!(SystemClock.now() >= at);
         }
     }
 }

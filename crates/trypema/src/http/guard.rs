@@ -53,12 +53,12 @@ impl local::LocalLimiter<Abuse> {
     ///     AbuseTier::new(Duration::from_secs(60), 2, Duration::from_secs(600))?,
     ///     AbuseTier::new(Duration::from_secs(3600), 10, Duration::from_secs(86_400))?,
     /// );
-    /// assert!(rl.local().abuse().guard("ann", &limit, "verification code").is_ok());
-    /// let error = rl.local().abuse().guard("ann", &limit, "verification code").unwrap_err();
+    /// assert!(rl.local().abuse().limiter("ann", &limit, "verification code").is_ok());
+    /// let error = rl.local().abuse().limiter("ann", &limit, "verification code").unwrap_err();
     /// assert_eq!(error.to_string(), "Too many attempts for verification code. Try again in 600 seconds.");
     /// # Ok::<(), trypema::TrypemaError>(())
     /// ```
-    pub fn guard(&self, key: &str, limit: &AbuseLimit, action: &str) -> Result<(), ErrorResponse> {
+    pub fn limiter(&self, key: &str, limit: &AbuseLimit, action: &str) -> Result<(), ErrorResponse> {
         unless_allowed(&self.take(key, limit, 1), ErrorCode::TooManyAttempts, action)
     }
 }
@@ -68,7 +68,12 @@ impl redis::RedisLimiter<Abuse> {
     /// Records an attempt. If the key is blocked, returns an error that names the action and the wait. A
     /// failure of Redis is also an error: [`ErrorCode::ServiceUnavailable`] or
     /// [`ErrorCode::InternalServerError`].
-    pub async fn guard(&self, key: &RedisKey, limit: &AbuseLimit, action: &str) -> Result<(), ErrorResponse> {
+    pub async fn limiter(
+        &self,
+        key: &RedisKey,
+        limit: &AbuseLimit,
+        action: &str,
+    ) -> Result<(), ErrorResponse> {
         let decision = self.take(key, limit, 1).await?;
         unless_allowed(&decision, ErrorCode::TooManyAttempts, action)
     }
@@ -78,7 +83,7 @@ impl redis::RedisLimiter<Abuse> {
 impl hybrid::HybridLimiter<Abuse> {
     /// Records an attempt. If the key is blocked, returns an error that names the action and the wait. A
     /// block that this instance knows of is decided in this process. A failure of Redis is also an error, as
-    /// for [`redis::RedisLimiter`](redis::RedisLimiter#method.guard).
+    /// for [`redis::RedisLimiter`](redis::RedisLimiter#method.limiter).
     ///
     /// ```no_run
     /// use trypema::http::ErrorResponse;
@@ -86,11 +91,16 @@ impl hybrid::HybridLimiter<Abuse> {
     /// use trypema::{AbuseLimit, RateLimiter};
     ///
     /// async fn send_code(rl: &RateLimiter, limit: &AbuseLimit, phone: &str) -> Result<(), ErrorResponse> {
-    ///     rl.hybrid().abuse().guard(&RedisKey::encode(phone), limit, "verification code").await?;
+    ///     rl.hybrid().abuse().limiter(&RedisKey::encode(phone), limit, "verification code").await?;
     ///     Ok(()) // send it
     /// }
     /// ```
-    pub async fn guard(&self, key: &RedisKey, limit: &AbuseLimit, action: &str) -> Result<(), ErrorResponse> {
+    pub async fn limiter(
+        &self,
+        key: &RedisKey,
+        limit: &AbuseLimit,
+        action: &str,
+    ) -> Result<(), ErrorResponse> {
         let decision = self.take(key, limit, 1).await?;
         unless_allowed(&decision, ErrorCode::TooManyAttempts, action)
     }

@@ -1,7 +1,5 @@
 //! The documented cleanup loops: they return nothing, run once however often they are started, remove stale
 //! keys, and end with the last `Arc`.
-//!
-//! This is the only test here that starts such a loop, because it counts the threads of the process.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot be set up has failed")]
@@ -11,12 +9,19 @@ use std::time::Duration;
 
 use trypema::clock::ManualClock;
 use trypema::{FixedWindowLimit, RateLimiter};
+use trypema_testkit::own_process::in_own_process;
 
 /// The number of times, a millisecond apart, that the test checks the threads before it gives up.
 const LOOKS: usize = 20_000;
 
+/// Counts the threads of a process of its own.
 #[test]
 fn cleanup_loops_run_once_and_end_with_the_limiter() {
+    let test = "cleanup::cleanup_loops_run_once_and_end_with_the_limiter";
+    in_own_process(test, run_once_and_end_with_the_limiter);
+}
+
+fn run_once_and_end_with_the_limiter() {
     let clock = Arc::new(ManualClock::default());
     let build = || {
         let limiter = RateLimiter::builder().clock(clock.clone()).build();

@@ -153,6 +153,7 @@ mod tracing_events {
 
     use trypema::observer::TracingObserver;
     use trypema::{FixedWindowLimit, RateLimiter};
+    use trypema_testkit::own_process::in_own_process;
 
     #[derive(Debug, Clone, Default)]
     struct Written(Arc<Mutex<Vec<u8>>>);
@@ -169,31 +170,35 @@ mod tracing_events {
         }
     }
 
+    /// In a process of its own: other threads without a subscriber may disable an event for all of them when
+    /// they are the first to reach it.
     #[test]
     fn a_debug_event_per_decision() {
-        let written = Written::default();
-        let writer = written.clone();
-        let subscriber = tracing_subscriber::fmt()
-            .with_max_level(tracing_subscriber::filter::LevelFilter::DEBUG)
-            .with_ansi(false)
-            .with_writer(move || writer.clone())
-            .finish();
-        let rl = RateLimiter::builder().observer(Arc::new(TracingObserver)).build().unwrap();
-        let limit = FixedWindowLimit::new(3, Duration::from_secs(86_400)).unwrap();
-        // `with_default` is in a crate that this one does not depend on. A scoped guard has the same effect.
-        let _guard = tracing_subscriber::util::SubscriberInitExt::set_default(subscriber);
-        rl.local().fixed_window().take("ann", &limit, 2);
-        rl.local().fixed_window().peek("ann", &limit, 1);
-        rl.local().fixed_window().take("ann", &limit, 2);
+        in_own_process("observer::tracing_events::a_debug_event_per_decision", || {
+            let written = Written::default();
+            let writer = written.clone();
+            let subscriber = tracing_subscriber::fmt()
+                .with_max_level(tracing_subscriber::filter::LevelFilter::DEBUG)
+                .with_ansi(false)
+                .with_writer(move || writer.clone())
+                .finish();
+            let rl = RateLimiter::builder().observer(Arc::new(TracingObserver)).build().unwrap();
+            let limit = FixedWindowLimit::new(3, Duration::from_secs(86_400)).unwrap();
+            // `with_default` is in a crate that this one does not depend on. A scoped guard has the same effect.
+            let _guard = tracing_subscriber::util::SubscriberInitExt::set_default(subscriber);
+            rl.local().fixed_window().take("ann", &limit, 2);
+            rl.local().fixed_window().peek("ann", &limit, 1);
+            rl.local().fixed_window().take("ann", &limit, 2);
 
-        let written = written.0.lock().unwrap();
-        let text = String::from_utf8_lossy(&written);
-        let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines.len(), 2, "{text}");
-        for part in ["DEBUG", "trypema", "rate limit decision", "fixed_window", "ann", "cost=2"] {
-            assert!(lines.iter().all(|line| line.contains(part)), "{part}: {text}");
-        }
-        assert!(lines[0].contains("is_allowed=true") && lines[0].contains("remaining=1"));
-        assert!(lines[1].contains("is_allowed=false") && lines[1].contains("retry_after"));
+            let written = written.0.lock().unwrap();
+            let text = String::from_utf8_lossy(&written);
+            let lines: Vec<&str> = text.lines().collect();
+            assert_eq!(lines.len(), 2, "{text}");
+            for part in ["DEBUG", "trypema", "rate limit decision", "fixed_window", "ann", "cost=2"] {
+                assert!(lines.iter().all(|line| line.contains(part)), "{part}: {text}");
+            }
+            assert!(lines[0].contains("is_allowed=true") && lines[0].contains("remaining=1"));
+            assert!(lines[1].contains("is_allowed=false") && lines[1].contains("retry_after"));
+        });
     }
 }

@@ -18,11 +18,14 @@
     reason = "examples are kept as they were published"
 )]
 
+#[cfg(feature = "http")]
+mod abuse;
 mod monitoring;
 mod provider;
 mod readme;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use trypema::redis::client as redis;
 use trypema::{
@@ -66,12 +69,18 @@ impl Fixture {
             },
         }
     }
+
+    /// A limiter with the documentation's options, and a deadline that a busy machine does not miss.
+    async fn limiter(&self) -> RateLimiter {
+        let builder = RateLimiter::builder().redis(self.manager().await).redis_prefix(self.prefix.clone());
+        builder.redis_deadline(Duration::from_secs(20)).build().unwrap()
+    }
 }
 
 /// Runs `test` with a limiter that has the documentation's options, on a real server.
 fn with_limiter<F: Future>(test: impl FnOnce(Arc<RateLimiter>) -> F) -> F::Output {
     let fixture = Fixture::new();
-    wait_for(async { test(Arc::new(RateLimiter::new(fixture.options().await))).await })
+    wait_for(async { test(Arc::new(fixture.limiter().await)).await })
 }
 
 fn user_123() -> RedisKey {

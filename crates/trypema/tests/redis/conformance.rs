@@ -38,11 +38,9 @@ fn traces_on_redis_6_2() {
     answers_every_trace(&server(Binary::redis_6_2().unwrap()).url(), "trypema");
 }
 
-/// Valkey is optional: the test runs only where it is installed.
 #[test]
 fn traces_on_valkey() {
-    let Ok(valkey) = Binary::valkey() else { return };
-    answers_every_trace(&server(valkey).url(), "trypema");
+    answers_every_trace(&server(Binary::valkey().unwrap()).url(), "trypema");
 }
 
 fn answers_every_trace(url: &str, prefix: &str) {

@@ -19,11 +19,11 @@ use trypema_testkit::redis::{FaultProxy, Server, wait_until};
 use crate::faults::limits::{CAPACITY, Claim, for_every_strategy};
 use observed::Recorder;
 
-/// The deadline of each Redis call.
-const DEADLINE: Duration = Duration::from_millis(100);
+/// The deadline of calls to a server that answers or refuses at once: a busy machine must not miss it.
+const AMPLE: Duration = Duration::from_secs(20);
 
-/// The time by which a call may exceed its deadline here.
-const ALLOWANCE: Duration = Duration::from_millis(500);
+/// The deadline of calls to a server that does not answer.
+const HASTY: Duration = Duration::from_millis(100);
 
 /// A limiter whose server was killed, with an observer.
 struct Orphan {
@@ -36,7 +36,7 @@ impl Orphan {
     fn with(on_failure: OnFailure) -> Self {
         let server = Server::start().unwrap();
         let recorder = Arc::new(Recorder::default());
-        let rl = limiter(connect(&server.url()), on_failure, &recorder);
+        let rl = limiter((connect(&server.url()), AMPLE), on_failure, &recorder);
         server.kill_9().unwrap();
         Self { server, rl, recorder }
     }
@@ -48,8 +48,12 @@ impl Orphan {
     }
 }
 
-fn limiter(connection: RedisConnection, on_failure: OnFailure, recorder: &Arc<Recorder>) -> RateLimiter {
-    let builder = RateLimiter::builder().redis(connection).redis_deadline(DEADLINE);
+fn limiter(
+    (connection, deadline): (RedisConnection, Duration),
+    on_failure: OnFailure,
+    recorder: &Arc<Recorder>,
+) -> RateLimiter {
+    let builder = RateLimiter::builder().redis(connection).redis_deadline(deadline);
     builder.on_redis_failure(on_failure).observer(recorder.clone()).build().unwrap()
 }
 
@@ -175,7 +179,7 @@ fn taking_up_to_more_than_fits() {
 fn fails_at_once(fault: fn(&FaultProxy)) {
     let server = Server::start().unwrap();
     let proxy = FaultProxy::start(server.addr()).unwrap();
-    let rl = limiter(connect(&proxy.url()), OnFailure::Fail, &Arc::default());
+    let rl = limiter((connect(&proxy.url()), HASTY), OnFailure::Fail, &Arc::default());
     let limit = trypema::FixedWindowLimit::new(CAPACITY, Duration::from_secs(3_600)).unwrap();
     let call = || wait_for(rl.redis().fixed_window().take(&key("ann"), &limit, 1)).unwrap_err();
     fault(&proxy);
@@ -183,8 +187,9 @@ fn fails_at_once(fault: fn(&FaultProxy)) {
     let start = SystemClock.now();
     (0..1_000).for_each(|_| drop(call()));
     let millis = (SystemClock.now().as_micros() - start.as_micros()) / 1_000;
-    // Five calls wait for their deadlines. After that, probes are at least 100 ms apart.
-    assert!(millis < 5_000, "1,000 calls took {millis} ms");
+    // Five calls wait for their deadlines. After that, probes are at least 100 ms apart. If every call waited, they
+    // would take 100 s.
+    assert!(millis < 30_000, "1,000 calls took {millis} ms");
     let dials = proxy.accepted() - dialled;
     assert!(dials <= millis / 100 + 2, "{dials} dials in {millis} ms");
     proxy.heal();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trypema::clock::{Clock, SystemClock};
-use trypema::redis::{RedisConnection, RedisKey};
+use trypema::redis::RedisKey;
 use trypema::{FixedWindowLimit, RateLimiter, TokenBucketLimits, TokenLimit};
 use trypema_testkit::redis::Server;
 
@@ -19,7 +19,7 @@ fn limit() -> FixedWindowLimit {
 }
 
 async fn limiter(server: &Server) -> RateLimiter {
-    let connection = RedisConnection::connect(&server.url()).await.unwrap();
+    let connection = trypema_testkit::blocking::dial(&server.url()).await;
     RateLimiter::builder().redis(connection).redis_deadline(DEADLINE).build().unwrap()
 }
 

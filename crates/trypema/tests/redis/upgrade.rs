@@ -6,7 +6,8 @@ mod newer_state;
 
 use std::time::Duration;
 
-use trypema::BlockScope;
+use trypema::redis::RedisConnection;
+use trypema::{BlockScope, RateLimiter};
 use trypema_testkit::blocking::{connect, key, wait_for};
 use trypema_testkit::differential::against_model;
 use trypema_testkit::model::{
@@ -96,13 +97,17 @@ fn two_versions_of_abuse_decide_as_one() {
     decides_as_one::<AbuseModel>();
 }
 
+/// A limiter whose calls a busy machine does not cut off.
+fn patient(connection: RedisConnection) -> RateLimiter {
+    RateLimiter::builder().redis(connection).redis_deadline(Duration::from_secs(20)).build().unwrap()
+}
+
 /// Earlier versions know no overdraft: they take an overdrawn key for an exhausted one.
 #[test]
 fn an_earlier_version_admits_nothing_while_a_key_is_overdrawn() {
     for upgrade in Upgrade::from_all() {
         let Versions { old, new } = upgrade.versions();
-        let [old, new] =
-            [old, new].map(|connection| trypema::RateLimiter::builder().redis(connection).build().unwrap());
+        let [old, new] = [old, new].map(patient);
         let (ann, limits) = (key("ann"), Limits::of(8, Duration::from_secs(3_600)));
         let limit = &limits.token_bucket;
         let (old, new) = (old.redis().token_bucket(), new.redis().token_bucket());
@@ -117,8 +122,7 @@ fn an_earlier_version_admits_nothing_while_a_key_is_overdrawn() {
 fn blocks_hold_for_both_versions_and_either_ends_them() {
     for upgrade in Upgrade::from_all() {
         let Versions { old, new } = upgrade.versions();
-        let [old, new] =
-            [old, new].map(|connection| trypema::RateLimiter::builder().redis(connection).build().unwrap());
+        let [old, new] = [old, new].map(patient);
         let limit = Limits::of(8, Duration::from_secs(3_600)).abuse;
         for (blocking, other) in [(&old, &new), (&new, &old)] {
             let ann = key("ann");

@@ -87,11 +87,9 @@ fn on_redis_6_2() {
     replay_on(&connect(&server.url()), "trypema");
 }
 
-/// Valkey is optional: the test runs only where it is installed.
 #[test]
 fn on_valkey() {
-    let Ok(valkey) = Binary::valkey() else { return };
-    let server = Server::builder().binary(valkey).start().unwrap();
+    let server = Server::builder().binary(Binary::valkey().unwrap()).start().unwrap();
     replay_on(&connect(&server.url()), "trypema");
 }
 

@@ -121,7 +121,7 @@ impl AdminApi {
             let (units, rules) = (rules.units().skip(1).collect(), rules.rules().collect());
             json(StatusCode::OK, &RulesResponse { revision, units, rules })
         };
-        Ok(Worker::Reads.run(response).await?)
+        Ok(self.app.workers().run(Worker::Reads, response).await?)
     }
 
     /// Returns the database that stores the rules, or a 404 if they are in a file.
@@ -144,7 +144,7 @@ impl AdminApi {
         let rule_store = self.rule_store()?;
         begin(slot)?;
         let stored = rule_store.database().read().await?;
-        Worker::Reads.run(move || make(&stored)).await?
+        self.app.workers().run(Worker::Reads, move || make(&stored)).await?
     }
 
     /// Changes the stored rules to the result of `make`, and announces the change to all servers.
@@ -178,38 +178,44 @@ impl AdminApi {
         self.rule_store()?.announce(&edit).await;
         Ok(edit)
     }
-}
 
-/// Answers a change of one item. The `ETag` is the revision that the next change has to name.
-async fn edit_response(status: StatusCode, edit: EditResult) -> RouteResult {
-    let revision = edit.item_revision;
-    let response = json_on(Worker::Changes, status, EditResponse::from(edit)).await?;
-    let response = with_accounting(response, Accounting::MustSend);
-    Ok(match revision {
-        Some(revision) => with_etag(response, revision),
-        None => response,
-    })
+    /// Answers a change of one item. The `ETag` is the revision that the next change has to name.
+    async fn edit_response(&self, status: StatusCode, edit: EditResult) -> RouteResult {
+        let revision = edit.item_revision;
+        let response = self.json_on(Worker::Changes, status, EditResponse::from(edit)).await?;
+        let response = with_accounting(response, Accounting::MustSend);
+        Ok(match revision {
+            Some(revision) => with_etag(response, revision),
+            None => response,
+        })
+    }
+
+    /// Parses a rule set on `worker`, because it may be long.
+    async fn read_rules(&self, worker: Worker, body: Body) -> Result<Rules, ApiError> {
+        let read = move || read_document(&body, |document| document.rule_set().err());
+        self.app.workers().run(worker, read).await?
+    }
+
+    /// Parses a change on the worker for changes: an invalid body may be long.
+    async fn read_change<T: DeserializeOwned + Send + 'static>(&self, body: Body) -> Result<T, ApiError> {
+        self.app.workers().run(Worker::Changes, move || read_document(&body, |_| None)).await?
+    }
+
+    /// Writes a JSON response on `worker`, because it may be long.
+    async fn json_on(
+        &self,
+        worker: Worker,
+        status: StatusCode,
+        value: impl Serialize + Send + 'static,
+    ) -> RouteResult {
+        Ok(self.app.workers().run(worker, move || json(status, &value)).await?)
+    }
 }
 
 impl From<EditResult> for EditResponse {
     fn from(edit: EditResult) -> Self {
         Self { revision: edit.revision, changes: edit.changes }
     }
-}
-
-/// Parses a rule set on `worker`, because it may be long.
-async fn read_rules(worker: Worker, body: Body) -> Result<Rules, ApiError> {
-    worker.run(move || read_document(&body, |document| document.rule_set().err())).await?
-}
-
-/// Parses a change on the worker for changes: an invalid body may be long.
-async fn read_change<T: DeserializeOwned + Send + 'static>(body: Body) -> Result<T, ApiError> {
-    Worker::Changes.run(move || read_document(&body, |_| None)).await?
-}
-
-/// Writes a JSON response on `worker`, because it may be long.
-async fn json_on(worker: Worker, status: StatusCode, value: impl Serialize + Send + 'static) -> RouteResult {
-    Ok(worker.run(move || json(status, &value)).await?)
 }
 
 /// Adds the revision as `ETag`.

@@ -11,7 +11,6 @@ use trypema::rules::{InvalidRules, RuleSet, Rules};
 use super::stored::{self, BadRow, BadRows, InvalidStoredRules, StoredRules};
 use super::write::Writes;
 use super::{Database, DatabaseError, DatabaseSession, Purpose, WRITE_TIMEOUT, query, with_timeout};
-use crate::background_worker::Worker;
 use crate::rules::change::{self, Item, ItemKind, StoredChange};
 
 /// A consistent snapshot of the stored rules, for reading and for dry runs.
@@ -135,19 +134,18 @@ impl<'d> EditTransaction<'d> {
         make: impl FnOnce(&StoredRules) -> Result<ProposedRules, E> + Send + 'static,
     ) -> Result<EditResult, E> {
         let Self(Snapshot { mut session, stored }) = self;
-        let worker = session.purpose.worker();
-        let prepared = prepare(worker, &stored, make).await;
+        let prepared = prepare(&session, &stored, make).await;
         let PreparedEdit { changes, writes, is_one, .. } = match prepared {
             Ok(prepared) if !prepared.changes.is_empty() => prepared,
             other => {
-                session.roll_back().await;
                 let revision = stored.version.revision;
-                worker.discard(stored);
+                session.discard(stored);
+                session.roll_back().await;
                 let PreparedEdit { changes, item_revision, .. } = other?;
                 return Ok(EditResult { revision, item_revision, changes });
             }
         };
-        worker.discard(stored);
+        session.discard(stored);
         let connection = &mut session.connection;
         let writing = async {
             writes.run(connection).await?;
@@ -172,9 +170,8 @@ impl Snapshot<'_> {
         &self.stored
     }
 
-    /// Returns the worker for long work.
-    pub(super) fn worker(&self) -> Worker {
-        self.session.purpose.worker()
+    pub(super) fn session(&self) -> &DatabaseSession<'_> {
+        &self.session
     }
 
     pub(super) fn connection(&mut self) -> &mut PgConnection {
@@ -186,11 +183,10 @@ impl Snapshot<'_> {
         self,
         make: impl FnOnce(&StoredRules) -> Result<ProposedRules, E> + Send + 'static,
     ) -> Result<EditResult, E> {
-        let worker = self.worker();
-        let prepared = prepare(worker, &self.stored, make).await;
-        self.session.roll_back().await;
+        let prepared = prepare(&self.session, &self.stored, make).await;
         let revision = self.stored.version.revision;
-        worker.discard(self.stored);
+        self.session.discard(self.stored);
+        self.session.roll_back().await;
         let PreparedEdit { changes, item_revision, .. } = prepared?;
         Ok(EditResult { revision, item_revision, changes })
     }
@@ -202,13 +198,17 @@ impl Snapshot<'_> {
 }
 
 /// Validates a change and computes its differences, on a worker: there may be thousands of rules.
-async fn prepare<E: From<EditError> + Send + 'static>(
-    worker: Worker,
+fn prepare<'d, E, F>(
+    session: &DatabaseSession<'d>,
     stored: &Arc<StoredRules>,
-    make: impl FnOnce(&StoredRules) -> Result<ProposedRules, E> + Send + 'static,
-) -> Result<PreparedEdit, E> {
+    make: F,
+) -> impl Future<Output = Result<PreparedEdit, E>> + use<'d, E, F>
+where
+    E: From<EditError> + Send + 'static,
+    F: FnOnce(&StoredRules) -> Result<ProposedRules, E> + Send + 'static,
+{
     let stored = Arc::clone(stored);
-    let preparing = worker.run(move || {
+    let preparing = session.work(move || {
         let ProposedRules { rules, scope, revision } = make(&stored)?;
         let changes = stored.changes(&rules, &scope)?;
         // The compiler has to accept the rules, or no server could put them in force.
@@ -217,7 +217,7 @@ async fn prepare<E: From<EditError> + Send + 'static>(
         let is_one = matches!(scope, EditScope::Rule(_));
         Ok(PreparedEdit { changes, writes, item_revision: revision, is_one })
     });
-    preparing.await.unwrap_or_else(|error| Err(EditError::Database(error.into()).into()))
+    async move { preparing.await.unwrap_or_else(|error| Err(EditError::Database(error.into()).into())) }
 }
 
 impl StoredRules {

@@ -126,7 +126,7 @@ impl Snapshot<'_> {
             return Err(NoSuchRevision::Forgotten(requested));
         }
         let stored = Arc::clone(self.stored());
-        let understanding = self.worker().run(move || before(&stored.rules, &rows));
+        let understanding = self.session().work(move || before(&stored.rules, &rows));
         let stored = understanding.await.unwrap_or_else(|error| Err(error.into()))?;
         stored.ok_or(NoSuchRevision::Forgotten(requested))
     }

@@ -246,7 +246,7 @@ async fn version(connection: &mut PgConnection) -> Result<Version, DatabaseError
 
 pub(super) async fn read(session: &mut DatabaseSession<'_>) -> Result<StoredRules, DatabaseError> {
     let tables = query(EVERYTHING).fetch_all(&mut session.connection).await.map_err(not_migrated)?;
-    let stored = session.purpose.worker().run(move || {
+    let stored = session.work(move || {
         let mut stored = StoredRules::default();
         for table in &tables {
             stored

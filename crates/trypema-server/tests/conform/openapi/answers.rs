@@ -234,7 +234,8 @@ fn pages_and_guesses(comparison: &mut Comparison) {
 /// Redis forbids the commands that the server needs: a mistake in its configuration.
 fn a_store_that_refuses(comparison: &mut Comparison) {
     let redis = Server::start().unwrap();
-    let service = InProcess::start(&format!("redis_url: {}\n{PROFILES}", redis.url())).ruled_by(RULES);
+    let service = InProcess::start(&format!("redis_url: {}\nredis_deadline: 20s\n{PROFILES}", redis.url()))
+        .ruled_by(RULES);
     redis.control().unwrap().command(&["ACL", "SETUSER", "default", "-@all"]).unwrap();
     for (method, path, body) in ALL {
         comparison.provoke(&service, asking(method, path, body));

@@ -15,10 +15,10 @@ use crate::scene::per_user;
 
 /// The minimum number of checks during a fault.
 const MANY: usize = 500;
-/// Bounds on the median and on the slowest response, for a busy machine. Without a database, a response takes
-/// less than a millisecond.
+/// Bounds on the median and on the slowest response, for a machine that does other work. A query of the database may
+/// take ten seconds. Without a database, a response takes less than a millisecond.
 const USUAL: Duration = Duration::from_millis(50);
-const MOST: Duration = Duration::from_secs(1);
+const MOST: Duration = Duration::from_secs(5);
 
 /// A rule whose limit no test reaches.
 pub(super) fn rule() -> Value {

@@ -11,9 +11,14 @@ use crate::process::is_sound;
 use crate::timing::Stopwatch;
 
 const KILLS: usize = 20;
-/// The Redis deadline of 50 ms, plus the delay that a busy machine may add.
-pub(super) const IN_TIME: Duration = Duration::from_millis(550);
-pub(super) const RECOVERY: Duration = Duration::from_secs(2);
+/// The deadline for Redis. A killed server refuses at once. A reply that is late only because the machine does
+/// other work would waste units, with leases many of them.
+const DEADLINE: &str = "1s";
+/// That deadline, with an allowance for a machine that does other work. `cargo xtask soak faults` measures these
+/// times.
+pub(super) const IN_TIME: Duration = Duration::from_secs(1 + 2);
+/// Two seconds, with such an allowance.
+pub(super) const RECOVERY: Duration = Duration::from_secs(2 + 8);
 /// The minimum number of admitted units per limit. A kill wastes units whose reply was in flight. With
 /// leases, the lost reply may have been a lease of any size.
 const LEAST: u64 = LIMIT * 9 / 10;
@@ -35,7 +40,8 @@ fn killed(provider: &str, least: u64) {
     // Units of answered requests must survive: Redis writes to disk before it sends a reply.
     let redis = Server::builder().set("appendonly", "yes").set("appendfsync", "always").start().unwrap();
     let url = redis.url();
-    let flags = [&["--provider", provider, "--redis-url", &url], &FLAGS[..]].concat();
+    let flags = ["--provider", provider, "--redis-url", &url, "--redis-deadline", DEADLINE];
+    let flags = [&flags, &FLAGS[..]].concat();
     let service = Service::with_rules(RULES, &flags);
     let load = Load::start(&service);
     let (mut slowest_recovery, mut slowest) = (Duration::ZERO, Duration::ZERO);
@@ -60,7 +66,10 @@ fn killed(provider: &str, least: u64) {
     println!("{provider}: recovered in {slowest_recovery:?} at most, p99 of a round at most {slowest:?}");
     assert!(slowest_recovery <= RECOVERY, "served again after {slowest_recovery:?}");
     assert!(slowest <= IN_TIME, "p99 of a round is {slowest:?}");
-    let witness = Witness { service: Service::with_rules(RULES, &["--redis-url", &url]), least };
+    let witness = Witness {
+        service: Service::with_rules(RULES, &["--redis-url", &url, "--redis-deadline", "20s"]),
+        least,
+    };
     rounds.iter().enumerate().for_each(|(round, counts)| witness.confirms(round, counts));
     tells_of_the_kills(&service);
     is_sound(&service);

@@ -58,7 +58,7 @@ fn stopped(provider: &str) {
 #[test]
 fn a_short_freeze_is_logged() {
     let redis = Server::start().unwrap();
-    let mut service = Service::with_rules(RULES, &["--redis-url", &redis.url()]);
+    let mut service = Service::with_rules(RULES, &["--redis-url", &redis.url(), "--redis-deadline", "2s"]);
     let mut client = service.client();
     let mut ask = || client.send("POST", "/v1/check", &[], &Policy::Error.question(0)).status;
     assert_eq!(ask(), 200);
@@ -87,7 +87,7 @@ fn without_redis_a_server_lets_in_its_part_of_the_limit() {
     assert_eq!(allowed as u64, LOCAL_SHARE);
     // When Redis is back, the server deducts there the units that it admitted without Redis.
     redis.restart().unwrap();
-    let witness = Service::with_rules(RULES, &["--redis-url", &url]);
+    let witness = Service::with_rules(RULES, &["--redis-url", &url, "--redis-deadline", "20s"]);
     wait_until("what was let in to be counted", || {
         client.send("POST", "/v1/check", &[], &Policy::Local.question(0));
         let remaining = witness.get("/v1/keys/local%7Clocal=0").json()["remaining"].as_u64().unwrap();

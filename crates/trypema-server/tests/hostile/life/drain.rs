@@ -13,8 +13,9 @@ use crate::timing::Stopwatch;
 
 const QUESTION: &str = r#"{"attributes":{"other":"x"}}"#;
 /// The shutdown deadline of one second, with a tolerance for a busy machine.
-const AT_THE_DEADLINE: Range<Duration> = Duration::from_millis(900)..Duration::from_secs(4);
-const AT_ONCE: Range<Duration> = Duration::ZERO..Duration::from_secs(3);
+const AT_THE_DEADLINE: Range<Duration> = Duration::from_millis(900)..Duration::from_secs(8);
+/// Much less than the shutdown deadline of a minute.
+const AT_ONCE: Range<Duration> = Duration::ZERO..Duration::from_secs(20);
 
 #[test]
 fn during_the_delay_it_is_unready_and_answers() {
@@ -98,8 +99,16 @@ fn clients_that_never_finish_do_not_keep_it_alive() {
 #[test]
 fn a_stopped_redis_does_not_keep_it_alive() {
     let redis = Server::start().unwrap();
-    let mut service =
-        Service::start(&["--provider", "hybrid", "--redis-url", &redis.url(), "--shutdown-deadline", "1s"]);
+    let url = redis.url();
+    let mut service = Service::start(
+        &[
+            ["--provider", "hybrid"],
+            ["--redis-url", &url],
+            ["--redis-deadline", "20s"],
+            ["--shutdown-deadline", "1s"],
+        ]
+        .concat(),
+    );
     let mut client = service.client();
     for _ in 0..500 {
         assert_eq!(
@@ -108,7 +117,7 @@ fn a_stopped_redis_does_not_keep_it_alive() {
         );
     }
     redis.stop().unwrap();
-    assert_eq!(ended(&mut service, AT_ONCE).code(), Some(0));
+    assert_eq!(ended(&mut service, Duration::ZERO..AT_THE_DEADLINE.end).code(), Some(0));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::timing::{Stopwatch, p99, time};
 
 /// The size of the receive buffer of a slow reader.
 const RECEIVE_BUFFER: u32 = 16 * 1024;
-/// Descriptors of the test itself, and of concurrent tests in the same process.
+/// Descriptors of the test itself.
 const OTHERS: u64 = 1_000;
 
 /// Raises the limit of open files and returns `wanted`, or the number of sockets that fit the limit.

@@ -11,8 +11,9 @@ use crate::harness::Service;
 use crate::process::is_sound;
 use crate::timing::Stopwatch;
 
-/// A timeout of one second, checked every half second, with a tolerance for a busy machine.
-const IN_TIME: Range<Duration> = Duration::from_millis(900)..Duration::from_secs(5);
+/// A timeout of one second, checked every half second, with a tolerance for a busy machine. The other timeouts are
+/// longer.
+const IN_TIME: Range<Duration> = Duration::from_millis(900)..Duration::from_secs(20);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 
 /// Timeouts that no test reaches.
@@ -31,8 +32,11 @@ fn trickled_heads_end_at_the_header_timeout() {
 fn a_second_head_that_is_trickled_ends_at_the_header_timeout() {
     let service = impatient("--header-timeout");
     let mut stream = TcpStream::connect(service.address).unwrap();
-    stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: test\r\n\r\nGET /healthz HT").unwrap();
-    ends_in_time(&service, &mut stream, |stream| stream.write_all(b"T").is_ok());
+    // The head stays valid, however many of its bytes arrive at once.
+    stream
+        .write_all(b"GET /healthz HTTP/1.1\r\nhost: test\r\n\r\nGET /healthz HTTP/1.1\r\nx-slow: ")
+        .unwrap();
+    ends_in_time(&service, &mut stream, |stream| stream.write_all(b"a").is_ok());
 }
 
 #[test]

@@ -25,7 +25,8 @@ rules:
 #[test]
 fn everything_that_is_asked_for_is_measured() {
     let redis = Server::start().unwrap();
-    let service = Service::with_rules(RULES, &["--provider", "hybrid", "--redis-url", &redis.url()]);
+    let flags = ["--provider", "hybrid", "--redis-url", &redis.url(), "--redis-deadline", "20s"];
+    let service = Service::with_rules(RULES, &flags);
     use_it(&service);
     let knows_the_others = || service.get("/metrics").body.contains("trypema_instances 1");
     wait_until("the first count of instances", knows_the_others).unwrap();

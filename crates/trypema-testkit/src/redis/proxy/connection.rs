@@ -20,6 +20,8 @@ pub(super) struct Connections {
     pub(super) rewritten: AtomicU64,
     /// Strings to replace in requests.
     pub(super) rewrites: Vec<Rewrite>,
+    /// The number of times that delayed replies were released.
+    pub(super) releases: AtomicU64,
     fault: Mutex<Fault>,
     open: Mutex<HashMap<u64, Pair>>,
     begun: AtomicU64,

@@ -33,11 +33,20 @@ pub(super) struct Pump {
     direction: Direction,
     from: TcpStream,
     to: TcpStream,
-    /// Chunks that a delay holds back, with the time at which each is due.
-    held: VecDeque<(Timestamp, Vec<u8>)>,
+    /// Chunks that a fault holds back.
+    held: VecDeque<Held>,
     rewriter: Rewriter,
     /// The current read timeout.
     patience: Option<Duration>,
+}
+
+/// Bytes that are held back.
+struct Held {
+    /// The time at which they pass.
+    due: Timestamp,
+    /// The number of releases when they were read. They pass at the next one, if that is earlier.
+    releases: u64,
+    chunk: Vec<u8>,
 }
 
 impl Pump {
@@ -98,26 +107,29 @@ impl Pump {
 
     /// Applies the fault to a chunk. Returns `false` if that ends the connection.
     fn pass(&mut self, chunk: &[u8], connections: &Connections) -> io::Result<bool> {
-        let now = SystemClock.now();
+        let (now, releases) = (SystemClock.now(), connections.releases.load(Ordering::Acquire));
+        let held = |due| Held { due, releases, chunk: chunk.to_vec() };
         match (connections.fault(), self.direction) {
             (Fault::DropReplies, Direction::Replies) => {}
             (Fault::CutOnReply, Direction::Replies) => return Ok(false),
-            (Fault::Delay(by), Direction::Replies) => self.held.push_back((now + by, chunk.to_vec())),
+            (Fault::Delay(by), Direction::Replies) => self.held.push_back(held(now + by)),
             // The chunk was read just before the freeze, so it goes first afterwards.
-            (Fault::Freeze, _) => self.held.push_back((now, chunk.to_vec())),
+            (Fault::Freeze, _) => self.held.push_back(held(now)),
             // No chunk may overtake those that are held back.
-            _ if !self.held.is_empty() => self.held.push_back((now, chunk.to_vec())),
+            _ if !self.held.is_empty() => self.held.push_back(held(now)),
             _ => self.write(chunk, connections)?,
         }
         Ok(true)
     }
 
     fn release_due(&mut self, connections: &Connections) -> io::Result<()> {
-        while let Some((due, _)) = self.held.front() {
-            if connections.fault() == Fault::Freeze || *due > SystemClock.now() {
+        let releases = connections.releases.load(Ordering::Acquire);
+        while let Some(held) = self.held.front() {
+            let is_due = held.releases < releases || held.due <= SystemClock.now();
+            if connections.fault() == Fault::Freeze || !is_due {
                 break;
             }
-            if let Some((_, chunk)) = self.held.pop_front() {
+            if let Some(Held { chunk, .. }) = self.held.pop_front() {
                 self.write(&chunk, connections)?;
             }
         }

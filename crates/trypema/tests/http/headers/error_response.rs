@@ -98,14 +98,14 @@ fn the_local_wrapper_blocks_in_the_words_of_its_document() {
     let clock = Arc::new(ManualClock::default());
     let rl = RateLimiter::builder().clock(clock.clone()).build().unwrap();
     let limit = AbuseLimit::new(tier(60, 3, 600), tier(3600, 10, 86_400));
-    let attempt = || rl.local().abuse().guard("ann", &limit, "verification code");
+    let attempt = || rl.local().abuse().limiter("ann", &limit, "verification code");
     assert_eq!([attempt(), attempt()], [Ok(()), Ok(())]);
 
     let error = attempt().unwrap_err();
     assert_eq!(error.message(), "Too many attempts for verification code. Try again in 600 seconds.");
     assert_eq!((error.code(), error.status().as_u16()), (ErrorCode::TooManyAttempts, 429));
     assert_eq!(error.retry_after(), Some(600));
-    assert_eq!(rl.local().abuse().guard("bob", &limit, "verification code"), Ok(()));
+    assert_eq!(rl.local().abuse().limiter("bob", &limit, "verification code"), Ok(()));
 
     clock.advance(Duration::from_secs(599));
     let blocked = rl.local().abuse().usage("ann", &limit);
@@ -118,7 +118,7 @@ fn the_local_wrapper_blocks_in_the_words_of_its_document() {
 fn an_attempt_that_is_never_allowed_has_no_wait() {
     let rl = RateLimiter::builder().clock(Arc::new(ManualClock::default())).build().unwrap();
     let limit = AbuseLimit::new(tier(60, 1, 60), tier(60, 1, 60));
-    let error = rl.local().abuse().guard("ann", &limit, "login").unwrap_err();
+    let error = rl.local().abuse().limiter("ann", &limit, "login").unwrap_err();
     assert_eq!((error.message(), error.retry_after()), ("Too many attempts for login.", None));
 }
 

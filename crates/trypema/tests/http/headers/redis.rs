@@ -1,4 +1,4 @@
-//! `guard` on Redis and on the hybrid provider: a block is 429, and a store failure never is.
+//! `limiter` on Redis and on the hybrid provider: a block is 429, and a store failure never is.
 
 use std::time::Duration;
 
@@ -19,12 +19,12 @@ fn limiter(server: &Server, on_failure: OnFailure) -> RateLimiter {
     builder.on_redis_failure(on_failure).redis_deadline(Duration::from_secs(5)).build().unwrap()
 }
 
-/// A guarded attempt on the Redis or the hybrid provider.
+/// An attempt on the Redis or the hybrid provider.
 type Attempt = fn(&RateLimiter) -> Result<(), ErrorResponse>;
 
 const ATTEMPTS: [Attempt; 2] = [
-    |rl| wait_for(rl.redis().abuse().guard(&key("ann"), &limit(), "login")),
-    |rl| wait_for(rl.hybrid().abuse().guard(&key("ann"), &limit(), "login")),
+    |rl| wait_for(rl.redis().abuse().limiter(&key("ann"), &limit(), "login")),
+    |rl| wait_for(rl.hybrid().abuse().limiter(&key("ann"), &limit(), "login")),
 ];
 
 #[test]

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use trypema::RateLimiter;
 use trypema::http::HeaderStyle;
-use trypema::redis::RedisConnection;
 use trypema::rules::Engine;
 use trypema::tower::{ByLimit, PeerIpKeyExtractor, RateLimitLayer, RateLimitLayerBuilder, ResponseView};
 use trypema_testkit::redis::Server;
@@ -17,7 +16,7 @@ use super::scene::{guesses, hourly, request, rule_set, send};
 const DEADLINE: Duration = Duration::from_secs(20);
 
 async fn limiter(server: &Server) -> Arc<RateLimiter> {
-    let connection = RedisConnection::connect(&server.url()).await.unwrap();
+    let connection = trypema_testkit::blocking::dial(&server.url()).await;
     let limiter = RateLimiter::builder().redis(connection).redis_deadline(DEADLINE).build().unwrap();
     tokio::spawn(limiter.hybrid().keep_in_sync());
     Arc::new(limiter)

@@ -127,10 +127,20 @@ async fn what_clients_leave_out_is_answered_as_the_rule_says() {
     assert_eq!(send(&by_user("error"), ann).await.status, 200);
 }
 
-/// The log names the missing function, and the number of lines grows only logarithmically with traffic.
+/// The log names the missing function, and the number of lines grows only logarithmically with traffic. The
+/// process is its own, because the first thread to reach an event disables it for all if it has no subscriber.
 #[cfg(feature = "tracing")]
-#[tokio::test]
-async fn a_missing_address_is_an_error_in_the_log() {
+#[test]
+fn a_missing_address_is_an_error_in_the_log() {
+    trypema_testkit::own_process::in_own_process(
+        "tower::missing::a_missing_address_is_an_error_in_the_log",
+        missing_addresses_are_logged,
+    );
+}
+
+#[cfg(feature = "tracing")]
+#[tokio::main(flavor = "current_thread")]
+async fn missing_addresses_are_logged() {
     use std::sync::{Arc, Mutex};
 
     #[derive(Clone, Default)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use trypema::RateLimiter;
 use trypema::http::HeaderStyle;
-use trypema::redis::{OnFailure, RedisConnection};
+use trypema::redis::OnFailure;
 use trypema::rules::Engine;
 use trypema::tower::{
     ByLimit, ByRules, PeerIpKeyExtractor, RateLimitLayer, RateLimitLayerBuilder, RequestView,
@@ -20,7 +20,7 @@ use super::service::respects_readiness;
 const DEADLINE: Duration = Duration::from_secs(20);
 
 async fn limiter(server: &Server, on_failure: OnFailure) -> Arc<RateLimiter> {
-    let connection = RedisConnection::connect(&server.url()).await.unwrap();
+    let connection = trypema_testkit::blocking::dial(&server.url()).await;
     let builder = RateLimiter::builder().redis(connection).redis_deadline(DEADLINE);
     Arc::new(builder.on_redis_failure(on_failure).build().unwrap())
 }

@@ -10,11 +10,11 @@ use trypema_testkit::blocking::{connect, key, limiter, wait_for};
 use trypema_testkit::redis::{FaultProxy, Server, wait_until};
 use trypema_testkit::subject::HybridStrategy;
 
-/// The deadline of each Redis call.
-pub(crate) const DEADLINE: Duration = Duration::from_millis(200);
+/// The deadline of each Redis call. Calls wait for it often, and a busy machine must rarely miss it.
+pub(crate) const DEADLINE: Duration = Duration::from_millis(500);
 
 /// The time by which a call may exceed its deadline on a busy machine.
-pub(crate) const ALLOWANCE: Duration = Duration::from_secs(2);
+pub(crate) const ALLOWANCE: Duration = Duration::from_secs(5);
 
 pub(crate) const CAPACITY: u64 = 120;
 pub(crate) const WINDOW: Duration = Duration::from_secs(60);

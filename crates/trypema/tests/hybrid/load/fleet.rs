@@ -5,15 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trypema::clock::{Clock, SystemClock};
-use trypema::redis::{RedisConnection, RedisKey};
+use trypema::redis::RedisKey;
 use trypema::{AbsoluteLimit, RateLimiter};
 use trypema_testkit::redis::Server;
-
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Provider {
-    Hybrid,
-    Redis,
-}
 
 /// The load on a fleet.
 #[derive(Clone, Copy)]
@@ -26,7 +20,6 @@ pub(crate) struct Load {
 
 pub(crate) struct Fleet<'a> {
     server: &'a Server,
-    provider: Provider,
 }
 
 /// The result of a run.
@@ -63,8 +56,8 @@ pub(crate) fn most_in(admitted: &[Admitted], window: Duration) -> u64 {
 }
 
 impl<'a> Fleet<'a> {
-    pub(crate) fn new(server: &'a Server, provider: Provider) -> Self {
-        Self { server, provider }
+    pub(crate) fn new(server: &'a Server) -> Self {
+        Self { server }
     }
 
     pub(crate) fn run(&self, key: &str, limit: AbsoluteLimit, load: Load) -> Run {
@@ -78,11 +71,11 @@ impl<'a> Fleet<'a> {
     async fn offer(&self, key: RedisKey, limit: AbsoluteLimit, load: Load) -> Run {
         let mut instances = Vec::new();
         for _ in 0..load.instances {
-            let connection = RedisConnection::connect(&self.server.url()).await.unwrap();
+            let connection = trypema_testkit::blocking::dial(&self.server.url()).await;
             let limiter = RateLimiter::builder().redis(connection).redis_deadline(Duration::from_secs(5));
             let limiter = Arc::new(limiter.build().unwrap());
             tokio::spawn(limiter.hybrid().keep_in_sync());
-            instances.push(tokio::spawn(one(limiter, key.clone(), limit, load, self.provider)));
+            instances.push(tokio::spawn(one(limiter, key.clone(), limit, load)));
         }
         let mut all = Run { admitted: Vec::new(), offered: 0, calls: 0 };
         for instance in instances {
@@ -106,13 +99,7 @@ pub(crate) fn script_calls(server: &Server) -> u64 {
 }
 
 /// Runs one instance: small groups of calls, as many as the rate requires by the elapsed time.
-async fn one(
-    limiter: Arc<RateLimiter>,
-    key: RedisKey,
-    limit: AbsoluteLimit,
-    load: Load,
-    provider: Provider,
-) -> Run {
+async fn one(limiter: Arc<RateLimiter>, key: RedisKey, limit: AbsoluteLimit, load: Load) -> Run {
     let started = SystemClock.now().as_micros();
     let mut run = Run { admitted: Vec::new(), offered: 0, calls: 0 };
     let mut ticks = tokio::time::interval(Duration::from_millis(2));
@@ -127,14 +114,9 @@ async fn one(
         while run.offered < due {
             run.offered += 1;
             let began = SystemClock.now().as_micros();
-            let is_allowed = match provider {
-                Provider::Redis => {
-                    limiter.redis().absolute().take(&key, &limit, 1).await.unwrap().is_allowed()
-                }
-                Provider::Hybrid => match limiter.hybrid().absolute().try_take(&key, &limit, 1) {
-                    Some(decision) => decision.is_allowed(),
-                    None => limiter.hybrid().absolute().take(&key, &limit, 1).await.unwrap().is_allowed(),
-                },
+            let is_allowed = match limiter.hybrid().absolute().try_take(&key, &limit, 1) {
+                Some(decision) => decision.is_allowed(),
+                None => limiter.hybrid().absolute().take(&key, &limit, 1).await.unwrap().is_allowed(),
             };
             if is_allowed {
                 run.admitted.push(Admitted { began, ended: SystemClock.now().as_micros() });

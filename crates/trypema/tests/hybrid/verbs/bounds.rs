@@ -67,7 +67,7 @@ fn hostile_keys_do_not_grow_the_table_beyond_its_bound() {
     // A current-thread runtime, because allocations are counted per thread.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (filled, after) = runtime.block_on(async {
-        let connection = trypema::redis::RedisConnection::connect(&server.url()).await.unwrap();
+        let connection = trypema_testkit::blocking::dial(&server.url()).await;
         let builder = RateLimiter::builder().redis(connection).redis_deadline(Duration::from_secs(60));
         let rl = Arc::new(builder.build().unwrap());
         let mut filled = 0;

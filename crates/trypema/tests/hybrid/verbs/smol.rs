@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use trypema::clock::{Clock, SystemClock};
-use trypema::redis::RedisConnection;
 use trypema::{FixedWindowLimit, RateLimiter, TokenBucketLimits, TokenLimit};
-use trypema_testkit::blocking::key;
+use trypema_testkit::blocking::{dial, key};
 use trypema_testkit::redis::Server;
 
 #[test]
@@ -13,7 +12,7 @@ fn waiters_are_admitted_one_after_another_inside_smol() {
     let server = Server::start().unwrap();
     let limits = TokenBucketLimits::from(TokenLimit::new(1, Duration::from_millis(20)).unwrap());
     smol::block_on(async {
-        let connection = RedisConnection::connect(&server.url()).await.unwrap();
+        let connection = dial(&server.url()).await;
         let builder = RateLimiter::builder().redis(connection).redis_deadline(Duration::from_secs(20));
         let rl = builder.build().unwrap();
         let (start, minute) = (SystemClock.now(), Duration::from_secs(60));
@@ -31,7 +30,7 @@ fn leases_are_spent_refilled_and_released_inside_smol() {
     let (limit, ann) =
         (FixedWindowLimit::new(10_000, Duration::from_secs(366 * 86_400)).unwrap(), key("ann"));
     smol::block_on(async {
-        let connection = RedisConnection::connect(&server.url()).await.unwrap();
+        let connection = dial(&server.url()).await;
         let builder = RateLimiter::builder().redis(connection).redis_deadline(Duration::from_secs(20));
         let rl = builder.build().unwrap();
         let running = smol::spawn(rl.hybrid().keep_in_sync());

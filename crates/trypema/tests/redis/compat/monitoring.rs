@@ -31,9 +31,15 @@ impl TaggedMetrics<'_> {
     }
 }
 
+/// The example logs everything that its process does from then on.
 #[cfg(feature = "tracing")]
 #[test]
 fn operations_are_logged() {
+    trypema_testkit::own_process::in_own_process("compat::monitoring::operations_are_logged", log);
+}
+
+#[cfg(feature = "tracing")]
+fn log() {
     use tracing_subscriber;
 
     tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).init();

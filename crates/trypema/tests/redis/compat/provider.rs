@@ -101,7 +101,7 @@ mod is_allowed {
 #[test]
 fn asking_whether_one_is_allowed_records_nothing() {
     let fixture = Fixture::new();
-    let rl = trypema::RateLimiter::new(wait_for(fixture.options()));
+    let rl = wait_for(fixture.limiter());
     wait_for(is_allowed::check(rl.redis().absolute(), &user_123())).unwrap();
     let name = format!("{}:{{user_123}}:absolute", fixture.prefix);
     let found = fixture.server.control().unwrap().command(&["EXISTS", &name]).unwrap().integer();

@@ -1,13 +1,13 @@
 //! Failed calls do not leak memory.
 
 use std::fs;
-use std::sync::PoisonError;
 
-use trypema_testkit::redis::{FaultProxy, Server};
+use trypema_testkit::own_process::in_own_process;
+use trypema_testkit::redis::{FaultProxy, Server, wait_until};
 
 use super::load::{Counts, Target, calls};
 use super::on_both_links;
-use super::scene::{DEADLINE, Link, PROCESS, target};
+use super::scene::{DEADLINE, Link, target};
 
 on_both_links!(memory_when_dead, memory_when_stopped, memory_when_replies_are_dropped, memory_when_refused);
 
@@ -21,36 +21,51 @@ const WARM_UP: usize = 5_000;
 const MAX_GROWTH_KB: u64 = 8 * 1_024;
 
 fn memory_when_dead(link: Link) {
-    let server = Server::start().unwrap();
-    stays_flat(link, &server.url(), || server.kill_9().unwrap());
+    alone("memory_when_dead", link, || {
+        let server = Server::start().unwrap();
+        stays_flat(link, &server.url(), || server.kill_9().unwrap());
+    });
 }
 
 fn memory_when_stopped(link: Link) {
-    let server = Server::start().unwrap();
-    stays_flat(link, &server.url(), || server.stop().unwrap());
+    alone("memory_when_stopped", link, || {
+        let server = Server::start().unwrap();
+        stays_flat(link, &server.url(), || server.stop().unwrap());
+    });
 }
 
 fn memory_when_replies_are_dropped(link: Link) {
-    let server = Server::start().unwrap();
-    let proxy = FaultProxy::start(server.addr()).unwrap();
-    stays_flat(link, &proxy.url(), || proxy.drop_replies());
+    alone("memory_when_replies_are_dropped", link, || {
+        let server = Server::start().unwrap();
+        let proxy = FaultProxy::start(server.addr()).unwrap();
+        stays_flat(link, &proxy.url(), || proxy.drop_replies());
+    });
 }
 
 /// Calls that reach the server and are refused do not leak memory either.
 fn memory_when_refused(link: Link) {
-    let server = Server::start().unwrap();
-    let fill = || {
-        server.control().unwrap().command(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
+    alone("memory_when_refused", link, || {
+        let server = Server::start().unwrap();
+        let fill = || {
+            server.control().unwrap().command(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
+        };
+        let counts = stays_flat(link, &server.url(), fill);
+        assert!(counts.refused > CALLS as u64 / 2, "{counts:?}");
+    });
+}
+
+/// Runs a row in a process in which only it allocates.
+fn alone(row: &str, link: Link, body: impl FnOnce()) {
+    let side = match link {
+        Link::Ours => "ours",
+        Link::Manager => "manager",
     };
-    let counts = stays_flat(link, &server.url(), fill);
-    assert!(counts.refused > CALLS as u64 / 2, "{counts:?}");
+    in_own_process(&format!("faults::memory::{side}::{row}"), body);
 }
 
 fn stays_flat(link: Link, url: &str, strike: impl FnOnce()) -> Counts {
-    let _alone = PROCESS.write().unwrap_or_else(PoisonError::into_inner);
     let target = target(link.open(url), DEADLINE);
-    let served = calls(&target, 100);
-    assert!(served.admitted > 0, "{served:?}");
+    wait_until("calls to be served", || calls(&target, 100).admitted > 0).unwrap();
     strike();
     fails(&target, WARM_UP);
     let before = resident_kb();

@@ -85,7 +85,9 @@ fn sent_once(link: Link) {
 
 /// A cut connection fails the calls in flight. The next calls succeed on a new connection.
 fn cut(link: Link) {
-    let (scene, proxy) = Scene::behind_proxy(link);
+    let server = Server::start().unwrap();
+    let proxy = FaultProxy::start(server.addr()).unwrap();
+    let scene = Scene::answering_at(&proxy.url(), server, link);
     let load = scene.load();
     let cuts = 5;
     for _ in 0..cuts {

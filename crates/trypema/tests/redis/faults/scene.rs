@@ -1,6 +1,6 @@
 //! A server, a limiter on it, and the units that the server has counted.
 
-use std::sync::{Arc, RwLock, RwLockReadGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use trypema::redis::client::Client;
@@ -17,13 +17,11 @@ use super::load::{Counts, Load, Target};
 pub(crate) const DEADLINE: Duration = Duration::from_millis(100);
 
 /// The deadline for a server that always replies: no call may fail only because the machine stalls.
-const AMPLE_DEADLINE: Duration = Duration::from_secs(5);
+pub(crate) const AMPLE_DEADLINE: Duration = Duration::from_secs(20);
 
-/// The time by which a call may exceed its deadline here. The soak measures the precise number.
-const ALLOWANCE: Duration = Duration::from_millis(500);
-
-/// Tests that measure the whole process do not run concurrently with others.
-pub(crate) static PROCESS: RwLock<()> = RwLock::new(());
+/// The time by which a call may exceed its deadline here, on a machine that does other work. The soak measures
+/// the precise number.
+const ALLOWANCE: Duration = Duration::from_secs(5);
 
 /// The side that opens the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,14 +48,13 @@ impl Link {
 pub(crate) struct Scene {
     pub(crate) server: Server,
     pub(crate) target: Target,
-    _turn: RwLockReadGuard<'static, ()>,
 }
 
 impl Scene {
     /// A limiter on a server that will stop replying.
     pub(crate) fn on(server: Server, link: Link) -> Self {
         let connection = link.open(&server.url());
-        Self::with(server, target(connection, DEADLINE))
+        Self { server, target: target(connection, DEADLINE) }
     }
 
     /// A limiter behind a proxy that will stop replying.
@@ -65,7 +62,7 @@ impl Scene {
         let server = Server::start().unwrap();
         let proxy = FaultProxy::start(server.addr()).unwrap();
         let connection = link.open(&proxy.url());
-        (Self::with(server, target(connection, DEADLINE)), proxy)
+        (Self { server, target: target(connection, DEADLINE) }, proxy)
     }
 
     /// A limiter on a server that always replies, possibly with errors.
@@ -76,12 +73,7 @@ impl Scene {
 
     /// The same, for a server that the limiter reaches by another URL than the one with all permissions.
     pub(crate) fn answering_at(url: &str, server: Server, link: Link) -> Self {
-        Self::with(server, target(link.open(url), AMPLE_DEADLINE))
-    }
-
-    fn with(server: Server, target: Target) -> Self {
-        let turn = PROCESS.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-        Self { server, target, _turn: turn }
+        Self { server, target: target(link.open(url), AMPLE_DEADLINE) }
     }
 
     pub(crate) fn load(&self) -> Load {

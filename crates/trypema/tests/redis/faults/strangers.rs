@@ -10,7 +10,7 @@ use trypema_testkit::redis::{Control, Server};
 use super::limits::{CAPACITY, Claim, for_every_strategy};
 use super::load::{CALLERS, Load};
 use super::on_both_links;
-use super::scene::{Link, Scene, ann};
+use super::scene::{AMPLE_DEADLINE, Link, Scene, ann};
 
 on_both_links!(wrongtype, wrongtype_beside_others);
 
@@ -23,7 +23,8 @@ const STRANGERS: [&[&str]; 3] = [
 
 fn wrongtype(link: Link) {
     let server = Server::start().unwrap();
-    let rl = RateLimiter::builder().redis(link.open(&server.url())).build().unwrap();
+    let builder = RateLimiter::builder().redis(link.open(&server.url())).redis_deadline(AMPLE_DEADLINE);
+    let rl = builder.build().unwrap();
     for stranger in STRANGERS {
         for_every_strategy(&rl, &LeavesAlone { rl: &rl, server: &server, stranger });
     }

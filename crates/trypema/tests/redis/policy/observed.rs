@@ -9,7 +9,7 @@ use trypema::{Check, Limit, RateLimiter, TrypemaError};
 use trypema_testkit::blocking::{connect, wait_for};
 use trypema_testkit::redis::Server;
 
-use super::{Orphan, among, limiter, peek, take};
+use super::{AMPLE, Orphan, among, limiter, peek, take};
 use crate::faults::limits::{Claim, for_every_strategy};
 
 /// The events since the observer was last read.
@@ -66,7 +66,7 @@ impl Claim for Tells {
 fn decisions_of_redis_are_told_as_such() {
     let server = Server::start().unwrap();
     let recorder = Arc::new(Recorder::default());
-    let rl = limiter(connect(&server.url()), OnFailure::Deny, &recorder);
+    let rl = limiter((connect(&server.url()), AMPLE), OnFailure::Deny, &recorder);
     for_every_strategy(&rl, &Tells { recorder, is_allowed: true, is_substitute: false });
 }
 

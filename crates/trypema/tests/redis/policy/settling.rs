@@ -8,9 +8,9 @@ use trypema::redis::RedisLimiter;
 use trypema::strategy::Wire;
 use trypema::{FixedWindowLimit, RateLimiter};
 use trypema_testkit::blocking::{connect, key, wait_for};
-use trypema_testkit::redis::{FaultProxy, Server};
+use trypema_testkit::redis::{FaultProxy, Server, wait_until};
 
-use super::{ALLOWANCE, Orphan, among, limiter, peek, take, wait_until_asked};
+use super::{HASTY, Orphan, among, limiter, peek, take, wait_until_asked};
 use crate::faults::limits::{CAPACITY, Claim, for_every_strategy};
 
 /// Tries to take a unit `tries` times. Returns the number admitted.
@@ -23,10 +23,16 @@ fn admitted<S: Wire>(limiter: &RedisLimiter<S>, limit: &S::Limit, tries: u64) ->
     (0..tries).filter(is_admitted).count() as u64
 }
 
+/// The units that Redis has counted. A busy machine may miss a short deadline, so this waits for its answer.
 fn used<S: Wire>(limiter: &RedisLimiter<S>, limit: &S::Limit) -> u64 {
-    let usage = peek(limiter, limit, 0);
-    assert!(!usage.is_substitute(), "{}", S::NAME);
-    usage.limit() - usage.remaining()
+    let mut used = None;
+    wait_until("Redis to answer", || {
+        let usage = peek(limiter, limit, 0);
+        used = (!usage.is_substitute()).then(|| usage.limit() - usage.remaining());
+        used.is_some()
+    })
+    .unwrap();
+    used.unwrap()
 }
 
 /// An outage: a share is admitted while it lasts, and afterwards Redis has counted it.
@@ -90,17 +96,10 @@ struct Proxied {
 }
 
 impl Proxied {
-    fn start(deadline: Option<Duration>) -> Self {
+    fn start(deadline: Duration) -> Self {
         let server = Server::start().unwrap();
         let proxy = FaultProxy::start(server.addr()).unwrap();
-        let connection = connect(&proxy.url());
-        let rl = match deadline {
-            None => limiter(connection, among(1), &Arc::default()),
-            Some(deadline) => {
-                let builder = RateLimiter::builder().redis(connection).redis_deadline(deadline);
-                builder.on_redis_failure(among(1)).build().unwrap()
-            }
-        };
+        let rl = limiter((connect(&proxy.url()), deadline), among(1), &Arc::default());
         Self { _server: server, proxy, rl }
     }
 }
@@ -123,14 +122,14 @@ fn what_was_admitted_while_dials_hang_is_settled() {
         }
     }
 
-    let proxied = Proxied::start(None);
+    let proxied = Proxied::start(HASTY);
     for_every_strategy(&proxied.rl, &Settles(&proxied));
 }
 
 /// A caller that is dropped during settlement does not lose the units to be charged.
 #[test]
 fn a_caller_that_goes_away_while_settling_loses_nothing() {
-    let proxied = Proxied::start(Some(Duration::from_secs(2)));
+    let proxied = Proxied::start(Duration::from_secs(2));
     let Proxied { proxy, rl, .. } = &proxied;
     let (limiter, limit) = (rl.redis().fixed_window(), ample());
     proxy.cut();
@@ -155,8 +154,8 @@ fn a_caller_that_goes_away_while_settling_loses_nothing() {
 /// Settlement is part of the call and shares its deadline.
 #[test]
 fn settling_shares_the_deadline() {
-    let deadline = Duration::from_secs(2);
-    let proxied = Proxied::start(Some(deadline));
+    let deadline = Duration::from_secs(4);
+    let proxied = Proxied::start(deadline);
     let Proxied { proxy, rl, .. } = &proxied;
     let (limiter, limit) = (rl.redis().fixed_window(), ample());
     proxy.freeze();
@@ -166,7 +165,8 @@ fn settling_shares_the_deadline() {
     let start = SystemClock.now();
     take(limiter, &limit, 1);
     let took = Duration::from_micros(SystemClock.now().as_micros() - start.as_micros());
-    assert!(took < deadline + ALLOWANCE, "took {took:?} of {deadline:?}");
+    // With a deadline of its own, each of the two would wait for its reply, for six seconds together.
+    assert!(took < deadline * 11 / 8, "took {took:?} of {deadline:?}");
 }
 
 /// A limit that is never reached.

@@ -9,6 +9,7 @@ use trypema::observer::{Event, Observer, ShadowDenial, TracingObserver};
 use trypema::rules::{Engine, Request};
 use trypema::{BlockScope, RateLimiter};
 use trypema_testkit::blocking::wait_for;
+use trypema_testkit::own_process::in_own_process;
 
 use super::rules;
 
@@ -108,7 +109,8 @@ impl<'a> MakeWriter<'a> for Log {
     }
 }
 
-/// The lines that `work` logs at `level` or above.
+/// The lines that `work` logs at `level` or above. Needs a process of its own: other threads without a
+/// subscriber may disable an event for all of them when they are the first to reach it.
 fn logged(level: tracing::Level, work: impl FnOnce()) -> Vec<String> {
     let log = Log::default();
     let subscriber =
@@ -120,6 +122,11 @@ fn logged(level: tracing::Level, work: impl FnOnce()) -> Vec<String> {
 
 #[test]
 fn some_of_these_denials_are_logged_with_rule_and_key() {
+    let test = "engine::logging::some_of_these_denials_are_logged_with_rule_and_key";
+    in_own_process(test, denials_are_logged_with_rule_and_key);
+}
+
+fn denials_are_logged_with_rule_and_key() {
     let engine = engine(RULES, Arc::new(TracingObserver));
     let lines = logged(tracing::Level::INFO, || {
         for _ in 0..1_100 {
@@ -142,6 +149,11 @@ fn some_of_these_denials_are_logged_with_rule_and_key() {
 
 #[test]
 fn the_debug_log_has_the_counts_and_the_window_of_a_block() {
+    let test = "engine::logging::the_debug_log_has_the_counts_and_the_window_of_a_block";
+    in_own_process(test, the_counts_and_the_window_of_a_block_are_logged);
+}
+
+fn the_counts_and_the_window_of_a_block_are_logged() {
     let engine = engine(LOGIN, Arc::new(TracingObserver));
     let lines = logged(tracing::Level::DEBUG, || {
         for _ in 0..2 {

@@ -17,7 +17,7 @@ fn orphan(policy: OnFailure, rule: &str) -> Engine {
     let connection = connect(&server.url());
     drop(server);
     let builder = RateLimiter::builder().redis(connection).on_redis_failure(policy);
-    let rl = builder.redis_deadline(Duration::from_millis(200)).build().unwrap();
+    let rl = builder.redis_deadline(Duration::from_secs(5)).build().unwrap();
     let yaml = format!(
         "rules:\n  - {{id: r, scope: user, {rule} strategy: {{fixed_window: {{limit: 2, window: 1h}}}}}}"
     );

@@ -8,7 +8,6 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use trypema::rules::Rules;
 
-use super::edit_response;
 use crate::front::http::problem::ApiError;
 use crate::front::http::response::json;
 use crate::front::http::text::decoded_path;
@@ -79,6 +78,6 @@ impl AdminApi {
             }
             Ok(ProposedRules { rules, scope: EditScope::List, revision: None })
         });
-        edit_response(StatusCode::OK, changed.await?).await
+        self.edit_response(StatusCode::OK, changed.await?).await
     }
 }

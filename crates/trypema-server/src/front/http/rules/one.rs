@@ -8,7 +8,6 @@ use trypema::rules::Rule;
 
 use super::item::ItemResponse;
 use super::precondition::Precondition;
-use super::{edit_response, read_change};
 use crate::front::http::problem::ApiError;
 use crate::front::http::{AdminApi, RouteResult, body};
 use crate::net::ConnectionSlot;
@@ -42,7 +41,7 @@ impl AdminApi {
     pub(super) async fn create_rule(&self, request: Request<Incoming>, slot: &ConnectionSlot) -> RouteResult {
         let who = self.access.admit_admin(request.headers(), slot)?;
         let body = body::read(request.into_body(), self.max_body, slot).await?;
-        let rule: Rule = read_change(body).await?;
+        let rule: Rule = self.read_change(body).await?;
         let changed = self.edit(&who, slot, move |stored| {
             if stored.rule(&rule.id).is_some() {
                 return Err(ApiError::new(
@@ -54,7 +53,7 @@ impl AdminApi {
             rules.rules.push(rule);
             Ok(ProposedRules { rules, scope, revision: None })
         });
-        edit_response(StatusCode::CREATED, changed.await?).await
+        self.edit_response(StatusCode::CREATED, changed.await?).await
     }
 
     pub(super) async fn change_rule(
@@ -66,7 +65,7 @@ impl AdminApi {
         let who = self.access.admit_admin(request.headers(), slot)?;
         let precondition = Precondition::required(request.headers())?;
         let body = body::read(request.into_body(), self.max_body, slot).await?;
-        let rule: Rule = read_change(body).await?;
+        let rule: Rule = self.read_change(body).await?;
         if rule.id != id {
             return Err(ApiError::bad_request(format!(
                 "the id of the body is {:?}, that of the path {id:?}",
@@ -80,7 +79,7 @@ impl AdminApi {
             proposed.rules.rules.push(rule);
             Ok(proposed)
         });
-        edit_response(StatusCode::OK, changed.await?).await
+        self.edit_response(StatusCode::OK, changed.await?).await
     }
 
     pub(super) async fn switch_rule(
@@ -92,7 +91,7 @@ impl AdminApi {
         let who = self.access.admit_admin(request.headers(), slot)?;
         let precondition = Precondition::required(request.headers())?;
         let body = body::read(request.into_body(), self.max_body, slot).await?;
-        let EnabledChange { enabled } = read_change(body).await?;
+        let EnabledChange { enabled } = self.read_change(body).await?;
         let id = id.to_owned();
         let changed = self.edit(&who, slot, move |stored| {
             stored.rule(&id).transpose()?;
@@ -105,7 +104,7 @@ impl AdminApi {
                 .for_each(|rule| rule.enabled = enabled);
             Ok(proposed)
         });
-        edit_response(StatusCode::OK, changed.await?).await
+        self.edit_response(StatusCode::OK, changed.await?).await
     }
 
     pub(super) async fn delete_rule(
@@ -123,7 +122,7 @@ impl AdminApi {
             proposed.rules.overrides.retain(|stored_override| stored_override.rule != id);
             Ok(proposed)
         });
-        edit_response(StatusCode::OK, changed.await?).await
+        self.edit_response(StatusCode::OK, changed.await?).await
     }
 }
 

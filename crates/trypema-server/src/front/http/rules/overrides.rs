@@ -8,7 +8,6 @@ use trypema::rules::{KeyValues, KeyVerdict, Numbers, Override, Rule, RuleSet, Ru
 
 use super::item::ItemResponse;
 use super::precondition::Precondition;
-use super::{edit_response, read_change};
 use crate::front::http::problem::ApiError;
 use crate::front::http::query::pairs;
 use crate::front::http::response::json;
@@ -94,7 +93,7 @@ impl AdminApi {
         let who = self.access.admit_admin(request.headers(), slot)?;
         let precondition = Precondition::read(request.headers())?;
         let body = body::read(request.into_body(), self.max_body, slot).await?;
-        let OverrideChange { strategy, verdict } = read_change(body).await?;
+        let OverrideChange { strategy, verdict } = self.read_change(body).await?;
         let changed = self.edit(&who, slot, move |stored| {
             let target = OverrideTarget::of(stored, &name)?;
             let mut proposed = target.without(stored, precondition)?;
@@ -102,7 +101,7 @@ impl AdminApi {
             proposed.rules.overrides.push(Override { rule, key: values, strategy, verdict });
             Ok(proposed)
         });
-        edit_response(StatusCode::OK, changed.await?).await
+        self.edit_response(StatusCode::OK, changed.await?).await
     }
 
     async fn remove_override(
@@ -118,7 +117,7 @@ impl AdminApi {
             target.find(stored).ok_or_else(no_override)?;
             target.without(stored, precondition)
         });
-        edit_response(StatusCode::OK, changed.await?).await
+        self.edit_response(StatusCode::OK, changed.await?).await
     }
 }
 

@@ -9,7 +9,7 @@ use trypema::rules::{Rule, Rules};
 
 use super::one::no_rule;
 use super::precondition::Precondition;
-use super::{EditResponse, json_on, read_rules, with_etag};
+use super::{EditResponse, with_etag};
 use crate::background_worker::Worker;
 use crate::config::MAX_RULESET_BYTES;
 use crate::front::http::accounting::{Accounting, with_accounting};
@@ -82,7 +82,7 @@ impl AdminApi {
         snapshot.close().await;
         let version = Version { revision, ..Version::default() };
         let stored = StoredRules { version, rules, ..StoredRules::default() };
-        Worker::Reads.run(move || write(&stored)).await?
+        self.app.workers().run(Worker::Reads, move || write(&stored)).await?
     }
 
     /// Replaces the stored rules with those of the body.
@@ -92,9 +92,9 @@ impl AdminApi {
         let worker = mode.worker();
         let _turn = self.rulesets.acquire(worker).await?;
         let body = body::read(request.into_body(), MAX_RULESET_BYTES.max(self.max_body), slot).await?;
-        let rules: Rules = read_rules(worker, body).await?;
+        let rules: Rules = self.read_rules(worker, body).await?;
         begin(slot)?;
-        ruleset_response(worker, self.edit_ruleset(mode, RulesetEdit::Replace(rules)).await?).await
+        self.ruleset_response(worker, self.edit_ruleset(mode, RulesetEdit::Replace(rules)).await?).await
     }
 
     /// Restores the stored rules of a revision.
@@ -103,7 +103,7 @@ impl AdminApi {
         self.rule_store()?;
         let RevertRequest { to } = read(&body::read(request.into_body(), self.max_body, slot).await?)?;
         begin(slot)?;
-        ruleset_response(mode.worker(), self.edit_ruleset(mode, RulesetEdit::Revert(to)).await?).await
+        self.ruleset_response(mode.worker(), self.edit_ruleset(mode, RulesetEdit::Revert(to)).await?).await
     }
 
     /// Replaces a live rule with its candidate. The live rule keeps its id, name, counters and overrides, and
@@ -117,8 +117,11 @@ impl AdminApi {
         let mode = self.mode(request, slot)?;
         self.rule_store()?;
         begin(slot)?;
-        ruleset_response(mode.worker(), self.edit_ruleset(mode, RulesetEdit::Promote(id.to_owned())).await?)
-            .await
+        self.ruleset_response(
+            mode.worker(),
+            self.edit_ruleset(mode, RulesetEdit::Promote(id.to_owned())).await?,
+        )
+        .await
     }
 
     async fn edit_ruleset(&self, mode: EditMode, edit: RulesetEdit) -> Result<EditResult, ApiError> {
@@ -168,7 +171,16 @@ impl AdminApi {
         let page = Page { about: about.as_deref(), before, limit };
         let entries = rule_store.database().history(page).await?;
         let next = entries.last().map(|last| last.id).filter(|_| entries.len() == limit as usize);
-        json_on(Worker::Reads, StatusCode::OK, HistoryResponse { entries, next }).await
+        self.json_on(Worker::Reads, StatusCode::OK, HistoryResponse { entries, next }).await
+    }
+
+    async fn ruleset_response(&self, worker: Worker, edited: EditResult) -> RouteResult {
+        let revision = edited.revision;
+        let response = self.json_on(worker, StatusCode::OK, EditResponse::from(edited)).await?;
+        Ok(match worker {
+            Worker::Changes => with_accounting(with_etag(response, revision), Accounting::MustSend),
+            Worker::Reads => with_etag(response, revision),
+        })
     }
 }
 
@@ -234,15 +246,6 @@ const SET: &str = "the set of rules";
 /// Sorts the items by name, so that two exports can be compared.
 fn sorted(rules: &Rules) -> Rules {
     Item::into_rules(Item::all(rules).into_values())
-}
-
-async fn ruleset_response(worker: Worker, edited: EditResult) -> RouteResult {
-    let revision = edited.revision;
-    let response = json_on(worker, StatusCode::OK, EditResponse::from(edited)).await?;
-    Ok(match worker {
-        Worker::Changes => with_accounting(with_etag(response, revision), Accounting::MustSend),
-        Worker::Reads => with_etag(response, revision),
-    })
 }
 
 fn is_dry_run(request: &Request<Incoming>) -> Result<bool, ApiError> {

@@ -143,7 +143,7 @@ async fn twenty_slots_are_never_exceeded_in_process() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn twenty_slots_are_never_exceeded_in_redis() {
     let server = trypema_testkit::redis::Server::start().unwrap();
-    let connection = trypema::redis::RedisConnection::connect(&server.url()).await.unwrap();
+    let connection = trypema_testkit::blocking::dial(&server.url()).await;
     let limiter = RateLimiter::builder().redis(connection).redis_deadline(Duration::from_secs(20));
     compete(Engine::redis(Arc::new(limiter.build().unwrap()), rule_set(RULES))).await;
 }

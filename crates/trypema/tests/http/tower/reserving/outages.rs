@@ -14,7 +14,6 @@ use tokio::sync::mpsc;
 use tower::{Layer, ServiceExt, service_fn};
 use trypema::RateLimiter;
 use trypema::clock::{Clock, ManualClock};
-use trypema::redis::RedisConnection;
 use trypema::rules::Engine;
 use trypema::tower::{RateLimitLayer, ReservationHandle};
 use trypema_testkit::redis::{FaultProxy, Server};
@@ -30,7 +29,7 @@ const DEADLINE: Duration = Duration::from_millis(300);
 
 /// Like [`super::redis::scene`], on the system's clock.
 async fn scene_in_real_time(url: &str, deadline: Duration) -> Scene {
-    let connection = RedisConnection::connect(url).await.unwrap();
+    let connection = trypema_testkit::blocking::dial(url).await;
     let limiter = RateLimiter::builder().redis(connection).redis_deadline(deadline).build().unwrap();
     let engine = Arc::new(Engine::redis(Arc::new(limiter), rule_set(RULES)));
     Scene { engine, clock: Arc::default() }
@@ -39,7 +38,7 @@ async fn scene_in_real_time(url: &str, deadline: Duration) -> Scene {
 /// Like [`super::redis::scene`], behind a proxy.
 async fn scene_behind(proxy: &FaultProxy) -> Scene {
     let clock = Arc::new(ManualClock::default());
-    let connection = RedisConnection::connect(&proxy.url()).await.unwrap();
+    let connection = trypema_testkit::blocking::dial(&proxy.url()).await;
     let limiter = RateLimiter::builder().redis(connection).redis_deadline(Duration::from_secs(20));
     let limiter = Arc::new(limiter.clock(clock.clone()).build().unwrap());
     Scene { engine: Arc::new(Engine::redis(limiter, rule_set(RULES))), clock }
@@ -157,7 +156,7 @@ async fn drive_retries(scene: &Scene) -> Duration {
 async fn waiting_for_settlements_ends_when_they_have_reached_redis() {
     let server = Server::start().unwrap();
     let proxy = FaultProxy::start(server.addr()).unwrap();
-    let connection = RedisConnection::connect(&proxy.url()).await.unwrap();
+    let connection = trypema_testkit::blocking::dial(&proxy.url()).await;
     let limiter = RateLimiter::builder().redis(connection).redis_deadline(Duration::from_secs(20));
     for new in [Engine::redis, Engine::hybrid] {
         let limiter = Arc::new(limiter.clone().build().unwrap());

@@ -7,7 +7,6 @@ use std::time::Duration;
 use tower::{Layer, ServiceExt, service_fn};
 use trypema::RateLimiter;
 use trypema::clock::ManualClock;
-use trypema::redis::RedisConnection;
 use trypema::rules::Engine;
 use trypema_testkit::redis::Server;
 
@@ -17,7 +16,7 @@ use crate::tower::scene::{request, rule_set, welcome};
 /// An engine on its own connection, by its own clock: a process of its own.
 pub(crate) async fn scene(server: &Server, rules: &str) -> Scene {
     let clock = Arc::new(ManualClock::default());
-    let connection = RedisConnection::connect(&server.url()).await.unwrap();
+    let connection = trypema_testkit::blocking::dial(&server.url()).await;
     let limiter = RateLimiter::builder().redis(connection).redis_deadline(Duration::from_secs(20));
     let limiter = Arc::new(limiter.clock(clock.clone()).build().unwrap());
     Scene { engine: Arc::new(Engine::redis(limiter, rule_set(rules))), clock }

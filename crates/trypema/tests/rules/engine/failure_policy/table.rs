@@ -146,7 +146,7 @@ fn counts_in_this_process(engine: &Arc<Engine>) {
 fn every_verb_follows_every_policy(provider: Shared, connections: Vec<RedisConnection>, reserved: &str) {
     for ((on_failure, of_rules, policy), connection) in POLICIES.into_iter().zip(connections) {
         let yaml = yaml(of_rules);
-        let setup = Setup { on_failure, deadline: Duration::from_millis(200), yaml: &yaml };
+        let setup = Setup { on_failure, deadline: Duration::from_secs(5), yaml: &yaml };
         println!("{provider:?}, built with {on_failure:?}, rules say {of_rules:?}");
         ask(&provider.engine(&connection, &setup), reserved, policy);
     }
@@ -194,7 +194,7 @@ fn what_was_counted_here_is_reconciled() {
     for provider in Shared::ALL {
         let server = Server::start().unwrap();
         let (connection, yaml) = (connect(&server.url()), yaml(None));
-        let setup = Setup { on_failure: LOCAL, deadline: Duration::from_millis(200), yaml: &yaml };
+        let setup = Setup { on_failure: LOCAL, deadline: Duration::from_secs(5), yaml: &yaml };
         let engine = provider.engine(&connection, &setup);
         let ann = [("user", "ann")];
         server.kill_9().unwrap();
