@@ -368,6 +368,18 @@ fn write_undone(counts: &UndoneCounts, text: &mut Exposition) {
     );
     text.sample(&[("result", "undone")], counts.done);
     text.sample(&[("result", "given_up")], counts.given_up);
+    text.family(
+        "trypema_kept_reservations",
+        MetricType::Gauge,
+        "Counters at which this server keeps a reservation that it made while Redis was unreachable.",
+    );
+    text.sample(&[], counts.kept);
+    text.family(
+        "trypema_moved_reservations_total",
+        MetricType::Counter,
+        "Counters at which such a reservation was brought to Redis.",
+    );
+    text.sample(&[], counts.moved);
 }
 
 /// Warns if more rules can apply to one attribute set than the engine accepts for a request, before such a request fails.

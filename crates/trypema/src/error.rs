@@ -184,6 +184,13 @@ pub enum TrypemaError {
     #[cfg(feature = "rules")]
     #[error("the reservation was undone because its answer was late: repeat the request")]
     ReservationUndone,
+    /// A reservation that another process made while the store was unreachable, and that it has not brought to the
+    /// store yet. The call can be repeated.
+    #[cfg(feature = "rules")]
+    #[error(
+        "another process made the reservation while the store was unreachable: it is not yet known here; repeat the call"
+    )]
+    ReservationNotYetKnown,
     /// A text that names no reservation.
     #[cfg(feature = "rules")]
     #[error("invalid reservation: {reason}")]

@@ -102,6 +102,9 @@ pub(crate) trait Provider: fmt::Debug + Send + Sync {
         None
     }
 
+    /// Refunds units that were spent by [`CheckVerb::Reserve`].
+    fn release_without_store(&self, _check: &Check<'_>, _policy: Option<OnStoreFailure>) {}
+
     /// Refunds units that were counted in this process because the store had failed. Returns `None` if the
     /// policy counts nothing here.
     fn refund_without_store(&self, _check: &Check<'_>, _policy: Option<OnStoreFailure>) -> Option<u64> {
@@ -188,6 +191,11 @@ pub(crate) enum CheckVerb {
     Take,
     Debit,
     Peek,
+    /// Spends the cost like a take, for a reservation that this process keeps: the store is not charged for it by
+    /// itself.
+    Reserve,
+    /// The same, even if the cost does not fit.
+    ReserveMore,
 }
 
 /// Identifies a take of any provider, so that it can be refunded once.

@@ -19,6 +19,8 @@ pub(crate) struct ReserveRequest<'a> {
     pub(crate) attempt: u64,
     /// The units are the holder's for this long.
     pub(crate) ttl: Duration,
+    /// Whether the units are counted even if they do not fit: this process has admitted them without the store.
+    pub(crate) is_debit: bool,
 }
 
 impl ReserveRequest<'_> {
@@ -42,6 +44,25 @@ pub(crate) struct ReservedCheck {
     pub(crate) is_known: bool,
     /// Whether it has been settled or released since, so that it holds nothing.
     pub(crate) is_ended: bool,
+    /// Whether this process keeps it, because the store was unreachable.
+    pub(crate) is_kept_here: bool,
+}
+
+impl ReservedCheck {
+    /// Returns a part that was reserved in the store.
+    pub(crate) fn made(expires_in: Duration) -> Self {
+        Self { expires_in, is_known: false, is_ended: false, is_kept_here: false }
+    }
+
+    /// Returns a part that an earlier request had reserved in the store.
+    pub(crate) fn known(expires_in: Duration, is_ended: bool) -> Self {
+        Self { is_known: true, is_ended, ..Self::made(expires_in) }
+    }
+
+    /// Returns a part that this process keeps.
+    pub(crate) fn kept_here(expires_in: Duration) -> Self {
+        Self { is_kept_here: true, ..Self::made(expires_in) }
+    }
 }
 
 /// The results of a [`ReserveRequest`].
@@ -54,6 +75,9 @@ pub(crate) struct SettleRequest<'a> {
     pub(crate) check: Check<'a>,
     pub(crate) id: ReservationId,
     pub(crate) ending: Ending,
+    /// Whether the settlement is remembered although the caller did not choose the id: a process that keeps the
+    /// reservation may still bring it to the store.
+    pub(crate) is_remembered: bool,
 }
 
 /// The end of a reservation.
@@ -77,12 +101,12 @@ impl<'a> SettleRequest<'a> {
     /// Gives back the units of an attempt, as if it had never been made.
     pub(crate) fn undo(check: Check<'a>, attempt: Attempt, marked_for: Duration) -> Self {
         let ending = Ending::Undone { attempt: attempt.number, marked_for };
-        Self { check: Check { cost: 0, ..check }, id: attempt.id, ending }
+        Self { check: Check { cost: 0, ..check }, id: attempt.id, ending, is_remembered: false }
     }
 
     /// Counts all units, and releases a slot.
     pub(crate) fn at_estimate(check: Check<'a>, id: ReservationId) -> Self {
-        Self { check: Check { cost: 0, ..check }, id, ending: Ending::Estimate }
+        Self { check: Check { cost: 0, ..check }, id, ending: Ending::Estimate, is_remembered: false }
     }
 }
 

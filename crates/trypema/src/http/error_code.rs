@@ -71,7 +71,7 @@ impl ErrorCode {
 }
 
 /// Returns [`ServiceUnavailable`](ErrorCode::ServiceUnavailable) if Redis is unreachable or does not reply in
-/// time, [`BadRequest`](ErrorCode::BadRequest) if the request lacks an attribute, and
+/// time, or if a later call may know the reservation, [`BadRequest`](ErrorCode::BadRequest) if the request lacks an attribute, and
 /// [`InternalServerError`](ErrorCode::InternalServerError) otherwise.
 impl From<&TrypemaError> for ErrorCode {
     fn from(error: &TrypemaError) -> Self {
@@ -81,6 +81,10 @@ impl From<&TrypemaError> for ErrorCode {
                 RedisFailureKind::Unavailable | RedisFailureKind::OutcomeUnknown => Self::ServiceUnavailable,
                 RedisFailureKind::Refused | RedisFailureKind::BadReply => Self::InternalServerError,
             },
+            #[cfg(feature = "rules")]
+            TrypemaError::ReservationUndone | TrypemaError::ReservationNotYetKnown => {
+                Self::ServiceUnavailable
+            }
             #[cfg(feature = "rules")]
             TrypemaError::MissingAttribute { .. } | TrypemaError::MissingCost { .. } => Self::BadRequest,
             _ => Self::InternalServerError,

@@ -197,7 +197,7 @@ impl LocalRateLimiterProvider {
     }
 
     pub(super) fn settle(&self, settlement: &SettleRequest<'_>) -> SettledCheck {
-        let SettleRequest { check, id, ending } = settlement;
+        let SettleRequest { check, id, ending, is_remembered } = settlement;
         if let Ending::Undone { attempt, marked_for } = *ending {
             return self.undo(check, Attempt { id: *id, number: attempt }, marked_for);
         }
@@ -215,7 +215,7 @@ impl LocalRateLimiterProvider {
         let refunded = self.count_difference(check, &entry, counted);
         let expires_in = duration_between(now, entry.expires_at);
         table.forget_expired(now);
-        table.settle(*id, counted);
+        table.settle(*id, counted, *is_remembered);
         SettledCheck { status: SettleStatus::Settled, reserved, counted, refunded, expires_in }
     }
 

@@ -6,7 +6,7 @@
 //! | `error` | an error | an error | an error | an error |
 //! | `allow` | allowed, not counted | allowed, not counted | an error | an error |
 //! | `deny` | denied, not counted | denied, not counted | an error | an error |
-//! | `local` | decided and counted here | counted here | of units counted here | an error |
+//! | `local` | decided and counted here | counted here | of units counted here | an error; here, of what was reserved here |
 //!
 //! "Here" is in this process.
 //!
@@ -23,7 +23,7 @@ use crate::check::{
 };
 use crate::decision::Decision;
 use crate::error::TrypemaError;
-use crate::reservation::ReserveResponse;
+use crate::reservation::{ReserveRequest, ReserveResponse, ReservedCheck};
 
 /// Returns the policy of the check at an index. `None` is the policy that the limiter was built with.
 pub(crate) type PolicyOf<'a> = dyn Fn(usize) -> Option<OnStoreFailure> + Sync + 'a;
@@ -58,7 +58,7 @@ pub(crate) async fn after_take(
     if response.failures.is_empty() || !response.is_allowed() {
         return Ok(response);
     }
-    let decided = decide_failed(provider, request.checks, &response, policy_of);
+    let decided = decide_failed(provider, request.checks, &response, CheckVerb::Take, policy_of);
     let is_allowed = decided.as_ref().is_ok_and(|decisions| decisions.iter().all(Decision::is_allowed));
     if !is_allowed {
         roll_back(provider, request, &mut response).await;
@@ -77,18 +77,29 @@ pub(crate) async fn after_take(
     Ok(response)
 }
 
-/// Decides the failed checks of a reservation, all or nothing with the other checks. They are counted as in a
-/// take: a store that failed holds no reservation, so their units stay spent.
+/// Decides the failed checks of a reservation, all or nothing with the other checks. If `spend` is
+/// [`CheckVerb::Reserve`], those that are counted in this process have a receipt, too: the caller keeps them until the
+/// store knows them.
 pub(crate) fn after_reserve(
     provider: &dyn Provider,
-    checks: &[Check<'_>],
+    request: ReserveRequest<'_>,
     mut response: ReserveResponse,
+    spend: CheckVerb,
     policy_of: &PolicyOf<'_>,
 ) -> Result<ReserveResponse, TrypemaError> {
-    let decisions = decide_failed(provider, checks, &response, policy_of)?;
+    let checks = request.take.checks;
+    let decisions = decide_failed(provider, checks, &response, spend, policy_of)?;
+    let is_allowed = decisions.iter().all(Decision::is_allowed);
     for (failed, decision) in response.failures.iter().zip(decisions) {
         if let Some(place) = response.decisions.get_mut(failed.index) {
             *place = Some(decision);
+        }
+        let is_kept = is_allowed
+            && spend == CheckVerb::Reserve
+            && !decision.is_uncounted()
+            && checks.get(failed.index).is_some_and(Check::is_reservable);
+        if let (true, Some(place)) = (is_kept, response.receipts.get_mut(failed.index)) {
+            *place = Some(ReservedCheck::kept_here(request.ttl));
         }
     }
     Ok(response)
@@ -99,6 +110,7 @@ fn decide_failed<R>(
     provider: &dyn Provider,
     checks: &[Check<'_>],
     response: &TakeResponse<R>,
+    spend: CheckVerb,
     policy_of: &PolicyOf<'_>,
 ) -> Result<Vec<Decision>, TrypemaError> {
     let decide_one = |failed: &Failed, verb: CheckVerb| {
@@ -113,14 +125,17 @@ fn decide_failed<R>(
         // Denied checks are taken as well, so that the observer sees them and the strategy can count the
         // denial.
         if !is_denied || !decision.is_allowed() {
-            *decision = decide_one(failed, CheckVerb::Take)?;
+            *decision = decide_one(failed, spend)?;
         }
     }
     if !is_denied && !decisions.iter().all(Decision::is_allowed) {
         // A concurrent request used up a limit after the peek: refund the units that this request took.
         for (failed, decision) in response.failures.iter().zip(&decisions) {
-            if let (true, Some(check)) = (decision.is_allowed(), checks.get(failed.index)) {
-                provider.refund_without_store(check, policy_of(failed.index));
+            let (true, Some(check)) = (decision.is_allowed(), checks.get(failed.index)) else { continue };
+            let policy = policy_of(failed.index);
+            match spend {
+                CheckVerb::Reserve => provider.release_without_store(check, policy),
+                _ => drop(provider.refund_without_store(check, policy)),
             }
         }
     }

@@ -113,7 +113,8 @@ impl<S: Wire> FallbackCounters<S> {
             Verb::Peek => local.peek_at(key.as_str(), limit, spend),
             _ => local.spend_at(key.as_str(), limit, spend),
         };
-        if S::is_admitted(&found.outcome) && cost > 0 && verb != Verb::Peek {
+        // The engine charges Redis for reservations itself, under their ids.
+        if S::is_admitted(&found.outcome) && cost > 0 && !matches!(verb, Verb::Peek | Verb::Hold) {
             let counts_until = ClockSource::System.now() + Duration::from_micros(S::retention_us(limit));
             self.add_uncharged(key, UnchargedUnits { units: cost, counts_until });
         }
@@ -157,6 +158,15 @@ impl<S: Wire> FallbackCounters<S> {
             local.refund_units(key.as_str(), limit, refunded);
         }
         refunded
+    }
+
+    /// Refunds units of a reservation that was counted here.
+    #[cfg(feature = "rules")]
+    pub(super) fn release(&self, on_failure: OnFailure, call: VerbCall<'_, '_, S::Limit>) {
+        let VerbCall { key, limit, args: VerbArgs { cost: units, .. } } = call;
+        if let (OnFailure::Local { instances }, Some(local)) = (on_failure, self.local.get()) {
+            local.refund_units(key.as_str(), limit, weight_of::<S>(instances, limit, units));
+        }
     }
 
     /// Forgets the units that were counted here for a key.

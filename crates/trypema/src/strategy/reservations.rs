@@ -286,13 +286,14 @@ impl ReservationTable {
         ((other.recorded, other.expires_at) == (new.recorded, new.expires_at)).then_some(before)
     }
 
-    /// Ends a reservation, and remembers that `units` were really spent if the caller chose its id.
-    pub(crate) fn settle(&mut self, id: ReservationId, units: u64) {
+    /// Ends a reservation, and remembers that `units` were really spent if the caller chose its id, or if
+    /// `is_remembered`.
+    pub(crate) fn settle(&mut self, id: ReservationId, units: u64, is_remembered: bool) {
         if id.is_chosen() {
             self.forget_attempts(id);
         }
         match self.entries.iter_mut().find(|entry| entry.is_reservation(id)) {
-            Some(entry) if id.is_chosen() => {
+            Some(entry) if id.is_chosen() || is_remembered => {
                 self.held = self.held.saturating_sub(entry.held());
                 (entry.units, entry.state) = (units, EntryState::Settled);
             }

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use trypema::clock::ManualClock;
+use trypema::redis::OnFailure;
 use trypema::rules::{Engine, OnDrop, Request, Reservation, ReserveOptions, SettledStatus, Settlement};
 use trypema::{RateLimiter, TrypemaError};
 use trypema_testkit::blocking::{connect, limiter, runtime, wait_for};
@@ -37,11 +38,16 @@ pub(crate) struct Scene {
 
 impl Scene {
     pub(crate) fn new(new: NewEngine) -> Self {
+        Self::with_policy(new, OnFailure::Fail)
+    }
+
+    pub(crate) fn with_policy(new: NewEngine, policy: OnFailure) -> Self {
         let server = Server::start().unwrap();
         let proxy = FaultProxy::start(server.addr()).unwrap();
         let clock = Arc::new(ManualClock::default());
         let engine = |url: &str, deadline| {
-            let rl = limiter(&connect(url), "faults", &clock).redis_deadline(deadline).build().unwrap();
+            let rl = limiter(&connect(url), "faults", &clock).redis_deadline(deadline);
+            let rl = rl.on_redis_failure(policy).build().unwrap();
             Arc::new(new(Arc::new(rl), rules(RULES)))
         };
         let through = engine(&proxy.url(), Duration::from_millis(400));

@@ -6,6 +6,7 @@ mod attempts;
 mod bounded;
 mod edges;
 mod faults;
+mod kept;
 mod racing;
 mod rollback;
 mod twins;

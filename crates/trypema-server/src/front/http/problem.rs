@@ -150,6 +150,9 @@ impl From<&TrypemaError> for ApiError {
         match error {
             TrypemaError::InvalidRequest { reason } => Self::bad_request(reason.clone()),
             TrypemaError::ReservationConflict => Self::new(StatusCode::CONFLICT, error.to_string()),
+            TrypemaError::ReservationNotYetKnown => Self::unavailable(
+                "not_yet_known: another server made the reservation while Redis was unreachable; repeat the request",
+            ),
             TrypemaError::InvalidReservation { .. }
             | TrypemaError::InvalidHold { .. }
             | TrypemaError::InvalidRedisKey { .. }

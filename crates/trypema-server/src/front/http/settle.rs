@@ -4,6 +4,7 @@ use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use schemars::JsonSchema;
 use serde::Serialize;
+use trypema::TrypemaError;
 use trypema::rules::{RuleSet, SettledRule, SettledStatus, Settlement};
 
 use super::accounting::{Accounting, with_accounting};
@@ -65,6 +66,8 @@ pub(super) enum StatusName {
     NotOutstanding,
     /// No rule has this counter any more.
     RuleRemoved,
+    /// Another server made the reservation while Redis was unreachable, and keeps it until then. Repeat the request.
+    NotYetKnown,
     /// Redis failed. Repeat the request: what it settled is not settled again.
     Failed,
 }
@@ -110,6 +113,7 @@ impl<'a> SettledRuleReport<'a> {
             }
             SettledStatus::SettledBefore => StatusName::SettledBefore,
             SettledStatus::RuleRemoved => StatusName::RuleRemoved,
+            SettledStatus::Failed(TrypemaError::ReservationNotYetKnown) => StatusName::NotYetKnown,
             SettledStatus::Failed(_) => {
                 report.error = Some("Redis was unavailable or did not reply");
                 StatusName::Failed

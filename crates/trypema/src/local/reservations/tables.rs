@@ -173,7 +173,7 @@ impl<'p> TableCheck<'p> {
                 table.confirm(Attempt { id, number: attempt }, now);
             }
             let expires_in = duration_between(now, expires_at);
-            return Some(ReservedCheck { expires_in, is_known: true, is_ended: is_settled });
+            return Some(ReservedCheck::known(expires_in, is_settled));
         }
         let limit = limit_of_table(self.check);
         let hold_us = limit.hold().as_micros() as u64;
@@ -189,7 +189,7 @@ impl<'p> TableCheck<'p> {
             table.forget_expired(now);
             table.insert(entry);
             let expires_in = duration_between(now, entry.expires_at);
-            Some(ReservedCheck { expires_in, is_known: false, is_ended: false })
+            Some(ReservedCheck::made(expires_in))
         };
         let TableLocation { map, key, .. } = &self.location;
         if let Some(table) = shard.find(key.hash, &key.key) {

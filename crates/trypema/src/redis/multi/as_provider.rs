@@ -127,9 +127,19 @@ impl Provider for RedisRateLimiterProvider {
             CheckVerb::Take => (Verb::Take, check.payment()),
             CheckVerb::Debit => (Verb::Take, Payment::Debit),
             CheckVerb::Peek => (Verb::Peek, check.payment()),
+            CheckVerb::Reserve => (Verb::Hold, check.payment()),
+            CheckVerb::ReserveMore => (Verb::Hold, Payment::Debit),
         };
         let args = VerbArgs::new(verb, check.cost).with_payment(payment);
         self.decide_without(check, args, self.policy(fallback.policy))
+    }
+
+    fn release_without_store(&self, check: &Check<'_>, policy: Option<OnStoreFailure>) {
+        let (key, policy) = (RedisKey::encode(check.key), self.policy(policy));
+        with_strategy!(check.limit, |S, limit| {
+            let args = VerbArgs::new(Verb::Settle, check.cost);
+            HasRedisLimiter::<S>::limiter(self).fallback.release(policy, VerbCall::new(&key, limit, args));
+        })
     }
 
     fn refund_without_store(&self, check: &Check<'_>, policy: Option<OnStoreFailure>) -> Option<u64> {

@@ -32,6 +32,8 @@ const BEFORE_OUTCOME: usize = 8;
 const AT_COST: u8 = 0;
 const AT_ESTIMATE: u8 = 1;
 const UNDONE: u8 = 2;
+/// Added to the number if the settlement is remembered.
+const REMEMBERED: u8 = 8;
 
 /// The answer of the script to one check of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,10 +82,10 @@ impl HoldReply {
     fn reserved(&self, check: &Check<'_>) -> Option<ReservedCheck> {
         let is_ended = self.answer == HoldAnswer::Ended;
         let is_known = is_ended || self.answer == HoldAnswer::Known;
-        (self.is_reserved() && check.is_reservable()).then_some(ReservedCheck {
-            expires_in: self.expires_in,
-            is_known,
-            is_ended,
+        let is_reserved = self.is_reserved() && check.is_reservable();
+        is_reserved.then(|| match is_known {
+            true => ReservedCheck::known(self.expires_in, is_ended),
+            false => ReservedCheck::made(self.expires_in),
         })
     }
 }
@@ -252,6 +254,7 @@ impl RedisRateLimiterProvider {
                 Ending::Estimate => (0, AT_ESTIMATE, 0),
                 Ending::Undone { attempt, marked_for } => (attempt, UNDONE, micros(marked_for)),
             };
+            let ending = if settlement.is_remembered { ending + REMEMBERED } else { ending };
             let args = ReservationArgs { id: settlement.id.0, request: 0, attempt, ending };
             (settlement.check, self.reservation_request(&settlement.check, Verb::Settle, extra, args))
         });
@@ -330,8 +333,8 @@ impl RedisRateLimiterProvider {
 
     fn hold_request(&self, keyed: &KeyedCheck<'_>, request: &ReserveRequest<'_>) -> CheckRequest {
         let (name, attempt, extra) = (request.name, request.attempt, micros(request.ttl));
-        let args =
-            VerbArgs { extra, ..VerbArgs::new(Verb::Hold, keyed.check.cost) }.with_payment(keyed.payment);
+        let payment = if request.is_debit { Payment::Debit } else { keyed.payment };
+        let args = VerbArgs { extra, ..VerbArgs::new(Verb::Hold, keyed.check.cost) }.with_payment(payment);
         let mut made = with_strategy!(keyed.check.limit, |S, limit| {
             HasRedisLimiter::<S>::limiter(self).check_request(&keyed.key, Some(limit), args)
         });

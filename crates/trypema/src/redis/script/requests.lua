@@ -71,8 +71,9 @@ end
 
 -- What reservations.lua says of a table: the bytes of its head and of an entry, the most entries, and the longest hold.
 local HEAD, ENTRY, MAX_ENTRIES, MAX_HOLD = 25, 69, 4096, 3600 * 1000000
--- How a reservation ends, beside at a cost: with its estimate, or because the attempt that made it is undone.
-local ESTIMATE, UNDONE = 1, 2
+-- How a reservation ends, beside at a cost: with its estimate, or because the attempt that made it is undone; + 8 if the
+-- settlement is remembered although the caller did not choose the id.
+local ESTIMATE, UNDONE, REMEMBERED = 1, 2, 8
 -- The number of the strategy that is nothing but such a table.
 local CONCURRENCY = 7
 
@@ -175,7 +176,7 @@ end
 -- did.
 local function settle_quickly(number, index, cost, from)
   local ending, bytes, limit_at = unpack('<BI2', argument, from + NAME)
-  if ending == UNDONE then
+  if ending > ESTIMATE then
     return
   end
   local key, id = KEYS[index], argument:sub(from, from + 15)

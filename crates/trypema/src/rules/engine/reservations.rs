@@ -3,6 +3,7 @@
 mod background;
 mod ending;
 mod holders;
+mod kept;
 mod running;
 mod undoing;
 mod waiting;
@@ -167,7 +168,7 @@ impl Engine {
                 receipts: Receipts::Unwanted,
                 deadline,
             };
-            let request = ReserveRequest { take, name, attempt: attempt.number, ttl };
+            let request = ReserveRequest { take, name, attempt: attempt.number, ttl, is_debit: false };
             let reserved = match provider.reserve(request).wait().await {
                 Ok(response) => self.apply_policy(request, response, &policy_of).await,
                 Err(error) => Err(error),
@@ -193,19 +194,23 @@ impl Engine {
         policy_of: &PolicyOf<'_>,
     ) -> Result<ReserveResponse, TrypemaError> {
         let TakeRequest { checks, independent, deadline, .. } = request.take;
-        let undo = |check: &Check<'_>| PendingUndo::answered(check, request);
-        self.undo_lost(request, &response);
+        let mut lost = PendingUndo::of_lost(request, &response);
         if response.failures.is_empty() || !response.is_allowed() {
+            self.undo_later(lost);
             return Ok(response);
         }
         let receipts = (response.receipts.clone(), response.independent_receipts.clone());
-        let decided = failure_policy::after_reserve(self.provider(), checks, response, policy_of);
-        if decided.as_ref().is_ok_and(ReserveResponse::is_allowed) {
+        let spend = self.undoings.reserve_verb(response.failures.len());
+        let decided = failure_policy::after_reserve(self.provider(), request, response, spend, policy_of);
+        if let Some(allowed) = decided.as_ref().ok().filter(|decided| decided.is_allowed()) {
+            self.keep_here(request, allowed, policy_of, &mut lost);
+            self.undo_later(lost);
             return decided;
         }
+        self.undo_later(lost);
         let is_open = |reserved: &Option<ReservedCheck>| reserved.is_some_and(|reserved| !reserved.is_ended);
         let reserved = checks.iter().zip(&receipts.0).filter(|(_, reserved)| is_open(reserved));
-        self.undo(reserved.map(|(check, _)| undo(check)).collect()).await;
+        self.undo(reserved.map(|(check, _)| PendingUndo::answered(check, request)).collect()).await;
         if decided.is_err() {
             // The caller gets no reservation to settle. Checks that decide for themselves count it, as they count a
             // request that is denied.
@@ -244,6 +249,7 @@ impl Engine {
         let name_of = |(index, part): (usize, &ReservedPart)| CounterName {
             key: plan.verdict.key(part.outcome).to_owned(),
             is_shadow: index >= parts.enforced,
+            kept_until: part.is_kept_here.then(|| self.clock().now() + part.expires_in),
         };
         let outstanding =
             Outstanding { id: name.id, counters: parts.parts.iter().enumerate().map(name_of).collect() };
@@ -317,9 +323,9 @@ impl Engine {
         }
         let (checks, if_unreachable, receipts) = (&[], &[], Receipts::Unwanted);
         let take = TakeRequest { checks, independent: &shadow.checks, if_unreachable, receipts, deadline };
-        let request = ReserveRequest { take, name, attempt: attempt.number, ttl };
+        let request = ReserveRequest { take, name, attempt: attempt.number, ttl, is_debit: false };
         if let Ok(response) = self.provider().reserve(request).wait().await {
-            self.undo_lost(request, &response);
+            self.undo_later(PendingUndo::of_lost(request, &response));
             parts.add(&shadow.outcomes, &response.independent_receipts);
             decisions.add(shadow.outcomes, response.independent);
         }
@@ -418,13 +424,15 @@ struct ReservedPart {
     is_known: bool,
     /// Whether it has been settled or released since.
     is_ended: bool,
+    /// Whether this process keeps it, because the store was unreachable.
+    is_kept_here: bool,
 }
 
 impl ReservedParts {
     fn add(&mut self, outcomes: &[usize], reserved: &[Option<ReservedCheck>]) {
         let part = |(outcome, part): (&usize, &Option<ReservedCheck>)| {
-            let ReservedCheck { expires_in, is_known, is_ended } = (*part)?;
-            Some(ReservedPart { outcome: *outcome, expires_in, is_known, is_ended })
+            let ReservedCheck { expires_in, is_known, is_ended, is_kept_here } = (*part)?;
+            Some(ReservedPart { outcome: *outcome, expires_in, is_known, is_ended, is_kept_here })
         };
         self.parts.extend(outcomes.iter().zip(reserved).filter_map(part));
     }

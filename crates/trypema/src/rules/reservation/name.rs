@@ -7,20 +7,26 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 
 use crate::check::MAX_CHECKS;
+use crate::clock::Timestamp;
 use crate::error::TrypemaError;
 use crate::reservation::ReservationName;
 use crate::rules::counter::MAX_BYTES as MAX_NAME_BYTES;
 use crate::rules::request::{AttributeSet, REQUESTS, Request};
 use crate::strategy::reservations::ReservationId;
+use crate::units::MAX_EXACT;
 
 /// The start of every text, with the number of its format.
 const PREFIX: &str = "r1.";
 
 /// The longest text that is read: as many counters as a request can have, with the longest names, in base64.
-const MAX_TEXT_BYTES: usize = PREFIX.len() + (16 + MAX_CHECKS * (2 + MAX_NAME_BYTES)).div_ceil(3) * 4;
+const MAX_TEXT_BYTES: usize = PREFIX.len() + (16 + MAX_CHECKS * (2 + MAX_NAME_BYTES + 8)).div_ceil(3) * 4;
 
 /// The bit of a name's length that marks the counter of a shadow rule. No name is so long.
 const SHADOW: u16 = 1 << 15;
+
+/// The bit of a name's length that marks a counter at which a process keeps the reservation. The time until then, in
+/// microseconds, follows the name.
+const KEPT: u16 = 1 << 14;
 
 /// A reservation that has not been settled: its id and the names of its counters.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,16 +42,22 @@ pub(in crate::rules) struct CounterName {
     /// Whether the rule could not deny the request when it was made. This only matters if the rule is gone:
     /// callers write the text, so the rules in force decide everything else.
     pub(in crate::rules) is_shadow: bool,
+    /// The time until which the process that reserved without the store may keep the reservation to itself.
+    pub(in crate::rules) kept_until: Option<Timestamp>,
 }
 
 impl Outstanding {
     /// Returns the text, from which any server reads the reservation again.
     pub(in crate::rules) fn text(&self) -> String {
         let mut bytes = self.id.0.to_vec();
-        for CounterName { key, is_shadow } in &self.counters {
-            let mark = if *is_shadow { SHADOW } else { 0 };
-            bytes.extend_from_slice(&(key.len() as u16 | mark).to_le_bytes());
+        for CounterName { key, is_shadow, kept_until } in &self.counters {
+            let shadow = if *is_shadow { SHADOW } else { 0 };
+            let kept = if kept_until.is_some() { KEPT } else { 0 };
+            bytes.extend_from_slice(&(key.len() as u16 | shadow | kept).to_le_bytes());
             bytes.extend_from_slice(key.as_bytes());
+            if let Some(until) = kept_until {
+                bytes.extend_from_slice(&until.as_micros().to_le_bytes());
+            }
         }
         format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes))
     }
@@ -84,12 +96,21 @@ impl CounterName {
     fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (length, after) = bytes.split_first_chunk::<2>()?;
         let length = u16::from_le_bytes(*length);
-        let (is_shadow, length) = (length & SHADOW != 0, usize::from(length & !SHADOW));
+        let (is_shadow, is_kept) = (length & SHADOW != 0, length & KEPT != 0);
+        let length = usize::from(length & !(SHADOW | KEPT));
         if length == 0 || length > MAX_NAME_BYTES {
             return None;
         }
-        let (key, after) = after.split_at_checked(length)?;
-        Some((Self { key: String::from_utf8(key.to_vec()).ok()?, is_shadow }, after))
+        let (key, mut after) = after.split_at_checked(length)?;
+        let mut kept_until = None;
+        if is_kept {
+            let (until, rest) = after.split_first_chunk::<8>()?;
+            // A later time than any clock can show is no time.
+            let until = u64::from_le_bytes(*until);
+            (kept_until, after) = ((until <= MAX_EXACT).then(|| Timestamp::derived(until)), rest);
+            kept_until?;
+        }
+        Some((Self { key: String::from_utf8(key.to_vec()).ok()?, is_shadow, kept_until }, after))
     }
 }
 
@@ -141,24 +162,32 @@ mod tests {
 
     #[test]
     fn a_text_names_its_id_and_counters() {
-        let name = |(key, is_shadow): (&str, _)| CounterName { key: key.to_owned(), is_shadow };
+        let name =
+            |(key, is_shadow): (&str, _)| CounterName { key: key.to_owned(), is_shadow, kept_until: None };
         let counters = [("all", false), ("per-user|user=ann", true), ("é|x=\u{0}", false)];
-        let made = named(counters.map(name).to_vec());
+        let mut made = named(counters.map(name).to_vec());
+        made.counters[1].kept_until = Some(Timestamp::from_micros(1_706_612_400_000_000));
         assert_eq!(Outstanding::read(&made.text()).unwrap(), made);
     }
 
     #[test]
     fn the_longest_text_is_read_and_no_longer_one() {
-        let counter = |number| CounterName { key: format!("{number:0>MAX_NAME_BYTES$}"), is_shadow: true };
+        let counter = |number| CounterName {
+            key: format!("{number:0>MAX_NAME_BYTES$}"),
+            is_shadow: true,
+            kept_until: Some(Timestamp::derived(MAX_EXACT)),
+        };
         let longest = named((0..MAX_CHECKS).map(counter).collect());
         assert!(longest.text().len() <= MAX_TEXT_BYTES);
         assert_eq!(Outstanding::read(&longest.text()).unwrap(), longest);
         let too_many = named((0..=MAX_CHECKS).map(counter).collect());
         assert!(Outstanding::read(&too_many.text()).is_err());
-        let short = |number: usize| CounterName { key: number.to_string(), is_shadow: false };
+        let short =
+            |number: usize| CounterName { key: number.to_string(), is_shadow: false, kept_until: None };
         let too_many = named((0..=MAX_CHECKS).map(short).collect());
         assert!(Outstanding::read(&too_many.text()).is_err());
-        let too_long = CounterName { key: "k".repeat(MAX_NAME_BYTES + 1), is_shadow: false };
+        let too_long =
+            CounterName { key: "k".repeat(MAX_NAME_BYTES + 1), is_shadow: false, kept_until: None };
         assert!(Outstanding::read(&named(vec![too_long]).text()).is_err());
         let twice = [short(1), CounterName { is_shadow: true, ..short(1) }];
         assert!(Outstanding::read(&named(twice.to_vec()).text()).is_err());

@@ -49,6 +49,7 @@ impl<'a> ReservationRef<'a> {
         let name = |(check, outcome): (&crate::check::Check<'_>, &usize)| CounterName {
             key: check.key.to_owned(),
             is_shadow: plan.is_shadow(*outcome),
+            kept_until: None,
         };
         let counters = checks.checks.iter().zip(&checks.outcomes).map(name).collect();
         Ok(Outstanding { id: name_of(Some(id), &request).id, counters })

@@ -116,15 +116,15 @@ local function forget_attempts(t, id, now)
   read_expiries(t)
 end
 
--- Ends a reservation, and remembers that `units` were really spent if the caller chose its id.
-local function settle_entry(t, id, units, now)
+-- Ends a reservation, and remembers that `units` were really spent if the caller chose its id, or if `is_remembered`.
+local function settle_entry(t, id, units, is_remembered, now)
   if id:byte() % 2 == 1 then
     forget_attempts(t, id, now)
   end
   local e = find_entry(t, id, now)
   t.held = t.held - held_by(e)
   local text = ''
-  if id:byte() % 2 == 1 then
+  if is_remembered or id:byte() % 2 == 1 then
     e.units, e.state = units, SETTLED
     text = packed(e)
   end

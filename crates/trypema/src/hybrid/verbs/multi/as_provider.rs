@@ -141,6 +141,10 @@ impl Provider for HybridRateLimiterProvider {
         self.redis.decide_without_store(fallback)
     }
 
+    fn release_without_store(&self, check: &Check<'_>, policy: Option<OnStoreFailure>) {
+        self.redis.release_without_store(check, policy);
+    }
+
     fn refund_without_store(&self, check: &Check<'_>, policy: Option<OnStoreFailure>) -> Option<u64> {
         self.redis.refund_without_store(check, policy)
     }

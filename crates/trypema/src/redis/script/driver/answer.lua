@@ -21,6 +21,8 @@ local function read_check()
   if IS_OF_TABLE[check.verb] then
     local _
     check.id, check.request, check.attempt, check.ending, _, at = struct.unpack('<c16c8c8BI2', argument, at)
+    check.is_remembered = check.ending >= REMEMBERED
+    check.ending = check.ending % REMEMBERED
   end
   if check.verb ~= RESET and check.verb ~= BLOCK and check.verb ~= UNBLOCK then
     check.limit, at = check.strategy.read(argument, at)

@@ -64,7 +64,7 @@ verbs[SETTLE] = function(check, state, reply)
     local outcome = s.decide(check.limit, state, now, now, counted - reserved, 0)
     s.commit(check.limit, state, now, counted - reserved, outcome)
   end
-  tables().settle(t, check.id, counted, now)
+  tables().settle(t, check.id, counted, check.is_remembered, now)
   t.is_changed = true
   reply[#reply + 1] = struct.pack('<I4dddd', 1, reserved, counted, refunded, e.expires_at)
   return 1

@@ -9,7 +9,7 @@ use crate::check::Check;
 use crate::error::TrypemaError;
 use crate::observer::ReservationChange;
 use crate::reservation::{
-    Ending, RenewRequest, RenewedCheck, SettleRequest, SettleResult, SettleStatus, SettledCheck,
+    Ending, RenewRequest, RenewResult, RenewedCheck, SettleRequest, SettleResult, SettleStatus, SettledCheck,
 };
 use crate::rules::engine::Engine;
 use crate::rules::request::{REQUESTS, Request};
@@ -44,14 +44,22 @@ impl Engine {
         for name in &outstanding.counters {
             settled.push(match ReservedCounter::named(name, &set) {
                 Some(counter) => {
-                    settlements.push(counter.settlement(outstanding.id, costs));
+                    let is_remembered = name.kept_until.is_some();
+                    let settlement = counter.settlement(outstanding.id, costs);
+                    settlements.push(SettleRequest { is_remembered, ..settlement });
                     SettledRule::unnamed(counter.unit_name(), counter.is_shadow())
                 }
                 None => SettledRule::removed(name.is_shadow),
             });
         }
-        let provider = self.provider();
-        let results = provider.settle_all(&settlements, provider.deadline()).wait().await;
+        let mut results = self.settle_everywhere(&settlements).await;
+        let names = outstanding.counters.iter().filter(|name| set.rule_of_counter(&name.key).is_some());
+        for (name, result) in names.zip(&mut results) {
+            let is_unknown = result.as_ref().is_ok_and(|settled| settled.status == SettleStatus::Unknown);
+            if is_unknown && self.is_kept_elsewhere(name) {
+                *result = Err(TrypemaError::ReservationNotYetKnown);
+            }
+        }
         for (settlement, result) in settlements.iter().zip(&results) {
             if result.as_ref().is_ok_and(|settled| settled.refunded > 0) {
                 self.waiters.wake_first(settlement.check.key.as_bytes());
@@ -65,6 +73,38 @@ impl Engine {
             settled.status = status_of(result);
         }
         settled
+    }
+
+    /// Settles the parts of a reservation: those that this process keeps, and the others in the store.
+    async fn settle_everywhere(&self, settlements: &[SettleRequest<'_>]) -> Vec<SettleResult> {
+        let provider = self.provider();
+        if !self.undoings.is_keeping() {
+            return provider.settle_all(settlements, provider.deadline()).wait().await;
+        }
+        let kept: Vec<Option<SettleResult>> = settlements.iter().map(|one| self.settle_kept(one)).collect();
+        let is_stored = |(_, kept): &(&SettleRequest<'_>, &Option<SettleResult>)| kept.is_none();
+        let stored: Vec<SettleRequest<'_>> =
+            settlements.iter().zip(&kept).filter(is_stored).map(|(one, _)| *one).collect();
+        let mut results = provider.settle_all(&stored, provider.deadline()).wait().await.into_iter();
+        kept.into_iter().filter_map(|kept| kept.or_else(|| results.next())).collect()
+    }
+
+    /// Whether another process may keep the reservation at this counter until the store answers it.
+    fn is_kept_elsewhere(&self, name: &CounterName) -> bool {
+        name.kept_until.is_some_and(|until| self.clock().now() < until)
+    }
+
+    async fn renew_everywhere(&self, renewals: &[RenewRequest<'_>]) -> Vec<RenewResult> {
+        let provider = self.provider();
+        if !self.undoings.is_keeping() {
+            return provider.renew_all(renewals, provider.deadline()).wait().await;
+        }
+        let kept: Vec<Option<RenewResult>> = renewals.iter().map(|one| self.renew_kept(one)).collect();
+        let is_stored = |(_, kept): &(&RenewRequest<'_>, &Option<RenewResult>)| kept.is_none();
+        let stored: Vec<RenewRequest<'_>> =
+            renewals.iter().zip(&kept).filter(is_stored).map(|(one, _)| *one).collect();
+        let mut results = provider.renew_all(&stored, provider.deadline()).wait().await.into_iter();
+        kept.into_iter().filter_map(|kept| kept.or_else(|| results.next())).collect()
     }
 
     /// Renews a reservation at each of its counters. Returns the time after which it expires; `None` if one of
@@ -83,8 +123,7 @@ impl Engine {
             .iter()
             .map(|counter| RenewRequest { check: counter.check(0), id: outstanding.id, ttl })
             .collect();
-        let provider = self.provider();
-        let renewed = provider.renew_all(&renewals, provider.deadline()).wait().await;
+        let renewed = self.renew_everywhere(&renewals).await;
         for (counter, renewed) in counters.iter().zip(&renewed) {
             let Ok(renewed) = renewed else { continue };
             let change = match *renewed {
@@ -105,6 +144,9 @@ impl Engine {
         let mut expires_in = ttl;
         for (counter, renewed) in enforced {
             match renewed? {
+                None if self.is_kept_elsewhere(counter.name) => {
+                    return Err(TrypemaError::ReservationNotYetKnown);
+                }
                 Some(renewed) => (is_lost, expires_in) = (false, expires_in.min(renewed.expires_in)),
                 // Another request may have the slot by now, whatever other counters know.
                 None if counter.hold().is_some() => return Ok(None),
@@ -168,12 +210,13 @@ impl Spawner {
 struct ReservedCounter<'r> {
     rule: &'r CompiledRule,
     key: &'r str,
+    name: &'r CounterName,
 }
 
 impl<'r> ReservedCounter<'r> {
     /// Returns the counter of this name; `None` if no rule has it.
-    fn named(CounterName { key, .. }: &'r CounterName, set: &'r RuleSet) -> Option<Self> {
-        Some(Self { rule: set.rule_of_counter(key)?, key })
+    fn named(name: &'r CounterName, set: &'r RuleSet) -> Option<Self> {
+        Some(Self { rule: set.rule_of_counter(&name.key)?, key: &name.key, name })
     }
 
     /// Whether the rule cannot deny requests.
@@ -199,7 +242,7 @@ impl<'r> ReservedCounter<'r> {
     fn settlement(&self, id: ReservationId, costs: SettleCosts<'_>) -> SettleRequest<'r> {
         let cost = costs.cost_of(self.unit());
         let ending = if cost.is_none() { Ending::Estimate } else { Ending::Cost };
-        SettleRequest { check: self.check(cost.unwrap_or(0)), id, ending }
+        SettleRequest { check: self.check(cost.unwrap_or(0)), id, ending, is_remembered: false }
     }
 
     /// Returns the unit. The usual one needs no allocation.

@@ -20,6 +20,7 @@ impl Engine {
         let provider = self.provider();
         let check = Check::new(key, rule.limit_of(key), 0);
         let mut held = provider.holders(check, provider.deadline()).wait().await?;
+        held.extend(self.kept_holders(key));
         held.sort_by_key(|held| std::cmp::Reverse(held.age));
         Ok(Some(held.iter().map(holder).collect()))
     }
@@ -40,7 +41,10 @@ impl Engine {
         let Some(HeldReservation { id, .. }) = held.iter().find(is_named).copied() else {
             return Ok(Some(false));
         };
-        let one = Outstanding { id, counters: vec![CounterName { key: key.to_owned(), is_shadow: false }] };
+        let one = Outstanding {
+            id,
+            counters: vec![CounterName { key: key.to_owned(), is_shadow: false, kept_until: None }],
+        };
         let settled = self.settle_counters(&one, SettleCosts::Nothing, Report::Observer).await;
         match settled.into_iter().next().map(|rule| rule.status) {
             Some(SettledStatus::Failed(error)) => Err(error),

@@ -5,15 +5,17 @@
 //! given back. `strategy/reservations/attempts.rs` says why this takes no units from a request that was allowed.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::background::{FIRST_PAUSE, LONGEST_PAUSE};
 use super::ending::Spawner;
+use super::kept::{KeptName, KeptPart, KeptParts, MAX_KEPT};
 use crate::check::{Check, CheckResult, TakeRequest};
 use crate::clock::Timestamp;
 use crate::error::TrypemaError;
+use crate::provider::CheckVerb;
 use crate::reservation::{ReserveRequest, ReserveResponse, SettleRequest, SettleResult, SettleStatus};
 use crate::rules::engine::Engine;
 #[cfg(feature = "unstable-testkit")]
@@ -43,7 +45,11 @@ pub struct UndoneCounts {
     pub pending: usize,
     /// Those at which an attempt was undone. Most had reserved nothing.
     pub done: u64,
-    /// Those at which it was given up, because too many were pending or the store failed for too long. What was
+    /// Those at which this process keeps a reservation that it made without the store.
+    pub kept: usize,
+    /// Those at which such a reservation was brought to the store.
+    pub moved: u64,
+    /// Those at which undoing was given up, because too many were pending or the store failed for too long. What was
     /// reserved there stays counted.
     pub given_up: u64,
 }
@@ -65,13 +71,18 @@ pub(in crate::rules) struct Undoings {
     state: Mutex<State>,
     done: AtomicU64,
     given_up: AtomicU64,
+    moved: AtomicU64,
+    /// The number of reservations that this process keeps, so that nobody takes the lock when there are none.
+    kept: AtomicUsize,
     /// The number of the next attempt, if a test has chosen it.
     #[cfg(feature = "unstable-testkit")]
     next_attempt: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct State {
+pub(super) struct State {
+    /// The reservations that this process keeps.
+    pub(super) kept: KeptParts,
     /// Each with the time at which its units can no longer be given back.
     queue: VecDeque<(PendingUndo, Timestamp)>,
     /// The number of those that the task has taken from the queue and not undone yet.
@@ -80,8 +91,14 @@ struct State {
     is_running: bool,
 }
 
+/// What is to be done in one step.
+struct Batch {
+    undos: Vec<(PendingUndo, Timestamp)>,
+    kept: Vec<KeptName>,
+}
+
 impl Undoings {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -101,19 +118,67 @@ impl Undoings {
         rand::random::<u64>().max(1)
     }
 
-    /// Returns the next ones to undo; `None` if there are none, and the task ends.
-    fn next_batch(&self, now: Timestamp) -> Option<Vec<(PendingUndo, Timestamp)>> {
+    /// Returns what is to be done next in the store; `None` if there is nothing, and the task ends.
+    fn next_batch(&self, now: Timestamp) -> Option<Batch> {
         let mut state = self.lock();
         let before = state.queue.len();
         state.queue.retain(|(_, give_up_at)| now < *give_up_at);
         self.given_up.fetch_add((before - state.queue.len()) as u64, Ordering::Relaxed);
         let count = state.queue.len().min(BATCH);
-        if count == 0 {
+        if count == 0 && state.kept.is_empty() {
             state.is_running = false;
             return None;
         }
         state.in_flight = count;
-        Some(state.queue.drain(..count).collect())
+        let undos = state.queue.drain(..count).collect();
+        let kept = state.kept.keys().take(BATCH).cloned().collect();
+        Some(Batch { undos, kept })
+    }
+
+    /// Whether this process keeps a reservation.
+    pub(super) fn is_keeping(&self) -> bool {
+        self.kept.load(Ordering::Acquire) > 0
+    }
+
+    /// Returns a part that is kept; `None` if it is no longer.
+    pub(super) fn kept_part(&self, name: &KeptName) -> Option<KeptPart> {
+        self.lock().kept.get(name).cloned()
+    }
+
+    /// Forgets a part that the store knows now, unless it was settled or renewed here meanwhile.
+    pub(super) fn end_move(&self, name: &KeptName, moved: &KeptPart) {
+        let mut state = self.lock();
+        if state.kept.get(name) == Some(moved) {
+            state.kept.remove(name);
+            self.kept.store(state.kept.len(), Ordering::Release);
+            self.moved.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Keeps parts of a reservation. Returns whether a task has to be started.
+    fn keep(&self, parts: Vec<(KeptName, KeptPart)>) -> bool {
+        let mut state = self.lock();
+        for (name, part) in parts {
+            match state.kept.get_mut(&name) {
+                // The request was repeated, and counted again.
+                Some(known) => known.units = known.units.saturating_add(part.units),
+                None => {
+                    state.kept.insert(name, part);
+                }
+            }
+        }
+        self.kept.store(state.kept.len(), Ordering::Release);
+        let is_needed = !state.is_running && !state.kept.is_empty();
+        state.is_running |= is_needed;
+        is_needed
+    }
+
+    /// Returns how the failure policy spends a reservation: like a take, if so many more parts cannot be kept.
+    pub(super) fn reserve_verb(&self, parts: usize) -> CheckVerb {
+        match self.lock().kept.len() + parts <= MAX_KEPT {
+            true => CheckVerb::Reserve,
+            false => CheckVerb::Take,
+        }
     }
 
     /// Adds as many as there is room for. Returns whether a task has to be started.
@@ -135,23 +200,14 @@ impl Undoings {
 impl Engine {
     /// Returns the numbers of attempts to reserve that were undone, or are to be, because their answer was lost.
     pub fn undone(&self) -> UndoneCounts {
-        let Undoings { done, given_up, .. } = &*self.undoings;
+        let Undoings { done, given_up, moved, .. } = &*self.undoings;
         UndoneCounts {
             pending: self.undoings.pending(),
             done: done.load(Ordering::Relaxed),
             given_up: given_up.load(Ordering::Relaxed),
+            kept: self.undoings.kept.load(Ordering::Acquire),
+            moved: moved.load(Ordering::Relaxed),
         }
-    }
-
-    /// Undoes an attempt in the background at each counter whose store may have made a reservation without an answer.
-    pub(super) fn undo_lost(self: &Arc<Self>, request: ReserveRequest<'_>, response: &ReserveResponse) {
-        let TakeRequest { checks, independent, .. } = request.take;
-        let failed = response.failures.iter().filter(|failed| failed.error.is_outcome_unknown());
-        let failed = failed.filter_map(|failed| checks.get(failed.index));
-        let is_unknown = |result: &CheckResult| result.as_ref().is_err_and(TrypemaError::is_outcome_unknown);
-        let independent = independent.iter().zip(&response.independent);
-        let independent = independent.filter(|(_, result)| is_unknown(result)).map(|(check, _)| check);
-        self.undo_later(failed.chain(independent).map(|check| PendingUndo::lost(check, request)).collect());
     }
 
     /// Undoes attempts that the store has answered. Those that fail are undone later.
@@ -175,6 +231,20 @@ impl Engine {
             (undo, give_up_at)
         };
         if self.undoings.add(undos.into_iter().map(with_end)) {
+            self.catch_up();
+        }
+    }
+
+    /// Keeps parts of a reservation until the store knows them.
+    pub(super) fn keep(self: &Arc<Self>, parts: Vec<(KeptName, KeptPart)>) {
+        if self.undoings.keep(parts) {
+            self.catch_up();
+        }
+    }
+
+    /// Starts the task that does in the store what could not be done while it was unreachable.
+    fn catch_up(self: &Arc<Self>) {
+        {
             let (engine, undoings) = (Arc::clone(self), Arc::clone(&self.undoings));
             let running = RunningTask { undoings, has_ended: false };
             let spawner: Spawner = self.spawner();
@@ -184,11 +254,12 @@ impl Engine {
 
     async fn undo_pending(self: Arc<Self>, mut running: RunningTask) {
         let mut longest = FIRST_PAUSE;
-        while let Some(batch) = running.undoings.next_batch(self.clock().now()) {
+        while let Some(Batch { undos: batch, kept }) = running.undoings.next_batch(self.clock().now()) {
             let undos: Vec<PendingUndo> = batch.iter().map(|(undo, _)| undo.clone()).collect();
             let mut returned = ReturnedBatch { undoings: &running.undoings, batch };
+            let moved = self.move_kept(&kept).await;
             let results = self.try_undo(&undos).await;
-            let is_stuck = !results.iter().any(|is_done| *is_done);
+            let is_stuck = moved == 0 && !results.iter().any(|is_done| *is_done);
             let mut results = results.into_iter();
             returned.batch.retain(|_| results.next() != Some(true));
             drop(returned);
@@ -253,6 +324,17 @@ impl Engine {
 }
 
 impl PendingUndo {
+    /// Returns an undo for each counter whose store may have made a reservation without an answer.
+    pub(super) fn of_lost(request: ReserveRequest<'_>, response: &ReserveResponse) -> Vec<Self> {
+        let TakeRequest { checks, independent, .. } = request.take;
+        let failed = response.failures.iter().filter(|failed| failed.error.is_outcome_unknown());
+        let failed = failed.filter_map(|failed| checks.get(failed.index));
+        let is_unknown = |result: &CheckResult| result.as_ref().is_err_and(TrypemaError::is_outcome_unknown);
+        let independent = independent.iter().zip(&response.independent);
+        let independent = independent.filter(|(_, result)| is_unknown(result)).map(|(check, _)| check);
+        failed.chain(independent).map(|check| Self::lost(check, request)).collect()
+    }
+
     pub(super) fn answered(check: &Check<'_>, request: ReserveRequest<'_>) -> Self {
         Self { is_answered: true, ..Self::lost(check, request) }
     }
