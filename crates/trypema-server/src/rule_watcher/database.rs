@@ -17,6 +17,9 @@ use crate::rules::store::{InForce, RuleStore, RulesOrigin};
 const FIRST_BACKOFF: Duration = Duration::from_millis(500);
 /// The longest delay between two retries.
 const MAX_BACKOFF: Duration = Duration::from_secs(10);
+/// The shortest time between the starts of two polls. However many notifications arrive, a server polls at most ten
+/// times a second.
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// The time that a replaced rule set is kept. Then the worker frees it, so that no request in flight is the
 /// last owner and has to free thousands of rules.
 const FREE_AFTER: Duration = Duration::from_secs(1);
@@ -62,14 +65,20 @@ pub(super) async fn watch(app: Arc<App>, rule_store: Arc<RuleStore>) {
     };
     let mut backoff = Backoff::NONE;
     loop {
+        let pause = tokio::time::sleep(MIN_POLL_INTERVAL);
         watcher.poll().await;
         let poll = jittered(watcher.rule_store.poll_interval());
         let wait = if watcher.is_unreachable { backoff.next().min(poll) } else { poll };
         if !watcher.is_unreachable {
             backoff = Backoff::NONE;
         }
+        // Announcements during the pause are answered by one poll after it.
+        let woken = async {
+            pause.await;
+            watcher.rule_store.wait_for_wake().await;
+        };
         tokio::select! {
-            () = watcher.rule_store.wait_for_wake() => {}
+            () = woken => {}
             () = tokio::time::sleep(wait) => {}
         }
     }
@@ -79,7 +88,7 @@ pub(super) async fn watch(app: Arc<App>, rule_store: Arc<RuleStore>) {
 pub(super) async fn listen_to_database(rule_store: Arc<RuleStore>) {
     let mut backoff = Backoff::NONE;
     loop {
-        match rule_store.database().listen(|| rule_store.wake_watcher()).await {
+        match rule_store.database().listen(|revision| rule_store.announced(revision)).await {
             Ok(()) => backoff = Backoff::NONE,
             Err(error) if backoff.0 == FIRST_BACKOFF => {
                 let poll = Period(rule_store.poll_interval());
@@ -99,7 +108,7 @@ pub(super) async fn listen_to_redis(rule_store: Arc<RuleStore>) {
     let Some(cache) = rule_store.cache() else { return std::future::pending().await };
     let mut backoff = Backoff::NONE;
     loop {
-        match cache.listen(|| rule_store.wake_watcher()).await {
+        match cache.listen(|revision| rule_store.announced(revision)).await {
             Ok(()) => backoff = Backoff::NONE,
             Err(error) if backoff.0 == FIRST_BACKOFF => {
                 tracing::warn!(
@@ -144,6 +153,8 @@ impl RuleWatcher {
                 None
             }
         };
+        let seen = self.seen.as_ref().filter(|_| !self.is_unreachable);
+        self.rule_store.record_read(seen.map(|seen| seen.revision));
         if !self.is_unreachable && self.is_current() {
             self.rule_store.mark_current();
         }
