@@ -1,9 +1,9 @@
-//! Background threads for long work: parsing, comparing and compiling thousands of rules.
+//! Background threads for long work: parsing, comparing, compiling and explaining thousands of rules.
 //!
 //! The threads that decide requests never do such work. (A rules file is read and compiled on a blocking thread
-//! of Tokio, because its file system may hang.) There are two workers. Each is one thread with a
+//! of Tokio, because its file system may hang.) There are three workers. Each is one thread with a
 //! lower priority and its own queue, so a client that only reads never delays a rule change: an emergency
-//! block takes effect even while a reader sends dry runs of 16 MiB in a loop.
+//! block takes effect even while a reader sends dry runs of 16 MiB in a loop. Nor does it delay metrics.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,8 +18,10 @@ use tokio::sync::oneshot;
 pub(crate) enum Worker {
     /// Loads rules and changes stored ones.
     Changes,
-    /// Serves readers: dry runs, exports, listings, history.
+    /// Serves readers: dry runs, exports, listings, history, explanations.
     Reads,
+    /// Serves operators, who need no token: metrics, the description of the API.
+    Operators,
 }
 
 /// The number of read tasks that may be unfinished. Each belongs to a waiting request, so beyond this
@@ -51,8 +53,10 @@ impl Worker {
         }
         let (done, waiting) = oneshot::channel();
         queue.push(Box::new(move || {
-            // The caller may have gone away meanwhile.
-            let _ = done.send(task());
+            // The caller may go away at any time. Then nobody needs the result.
+            if !done.is_closed() {
+                let _ = done.send(task());
+            }
         }));
         waiting.await.map_err(|_| WorkerError::Interrupted)
     }
@@ -66,6 +70,7 @@ impl Worker {
         match self {
             Self::Changes => &CHANGES,
             Self::Reads => &READS,
+            Self::Operators => &OPERATORS,
         }
     }
 
@@ -73,6 +78,7 @@ impl Worker {
         match self {
             Self::Changes => "rule-changes",
             Self::Reads => "rule-reads",
+            Self::Operators => "operators",
         }
     }
 
@@ -80,7 +86,7 @@ impl Worker {
     /// gets about a tenth of a core, and a thread with niceness 19 about a hundredth.
     fn niceness(self) -> i32 {
         match self {
-            Self::Changes => 10,
+            Self::Changes | Self::Operators => 10,
             Self::Reads => 19,
         }
     }
@@ -88,6 +94,7 @@ impl Worker {
 
 static CHANGES: LazyLock<Queue> = LazyLock::new(|| Queue::start(Worker::Changes));
 static READS: LazyLock<Queue> = LazyLock::new(|| Queue::start(Worker::Reads));
+static OPERATORS: LazyLock<Queue> = LazyLock::new(|| Queue::start(Worker::Operators));
 
 /// The queue of one worker.
 #[derive(Debug)]
@@ -111,7 +118,7 @@ impl Queue {
         if let Err(error) = started {
             let name = worker.name();
             tracing::error!(
-                "rules: cannot start thread {name} ({error}); requests that read or change rules fail"
+                "server: cannot start thread {name} ({error}); requests that need it fail"
             );
         }
         Self { tasks, waiting: AtomicUsize::new(0) }

@@ -241,7 +241,7 @@ async fn ruleset_response(worker: Worker, edited: EditResult) -> RouteResult {
     let response = json_on(worker, StatusCode::OK, EditResponse::from(edited)).await?;
     Ok(match worker {
         Worker::Changes => with_accounting(with_etag(response, revision), Accounting::MustSend),
-        Worker::Reads => with_etag(response, revision),
+        Worker::Reads | Worker::Operators => with_etag(response, revision),
     })
 }
 
