@@ -9,7 +9,8 @@ use std::time::Duration;
 use serde::Serialize;
 use trypema::clock::Clock;
 use trypema::rules::{
-    Engine, Holder, OnDrop, PreparedExplanation, Request, Reservation, ReserveOptions, RuleSet, Settlement, Verdict,
+    Engine, Holder, OnDrop, PreparedExplanation, Request, Reservation, ReserveOptions, RuleSet, Settlement,
+    Verdict,
 };
 use trypema::{RateLimiter, TrypemaError};
 

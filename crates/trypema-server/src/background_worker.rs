@@ -117,9 +117,7 @@ impl Queue {
         });
         if let Err(error) = started {
             let name = worker.name();
-            tracing::error!(
-                "server: cannot start thread {name} ({error}); requests that need it fail"
-            );
+            tracing::error!("server: cannot start thread {name} ({error}); requests that need it fail");
         }
         Self { tasks, waiting: AtomicUsize::new(0) }
     }
@@ -145,6 +143,8 @@ pub(crate) fn lower_priority(_: i32) {}
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
+
+    use futures_util::FutureExt;
 
     use super::*;
 
@@ -172,6 +172,20 @@ mod tests {
         for read in reads {
             assert_eq!(read.await.ok(), Some(Ok(())));
         }
+    }
+
+    #[tokio::test]
+    async fn a_task_whose_caller_has_gone_is_skipped() {
+        let (release, released) = mpsc::channel::<()>();
+        let mut running = Box::pin(Worker::Operators.run(move || released.recv().unwrap_or(())));
+        assert_eq!((&mut running).now_or_never(), None);
+        let (sender, ran) = mpsc::channel();
+        // It is queued, and then nobody waits for it.
+        assert_eq!(Worker::Operators.run(move || sender.send(()).is_ok()).now_or_never(), None);
+        drop(release);
+        assert_eq!(running.await, Ok(()));
+        assert_eq!(Worker::Operators.run(|| 1).await, Ok(1));
+        assert!(ran.try_recv().is_err());
     }
 
     #[cfg(target_os = "linux")]

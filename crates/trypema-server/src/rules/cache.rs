@@ -28,7 +28,8 @@ use trypema::TrypemaError;
 use trypema::redis::RedisConnection;
 use trypema::redis::client::aio::MultiplexedConnection;
 use trypema::redis::client::{
-    AsyncConnectionConfig, Client, ErrorKind, FromRedisValue, Pipeline, RedisError, ServerErrorKind, Value, cmd, pipe,
+    AsyncConnectionConfig, Client, ErrorKind, FromRedisValue, Pipeline, RedisError, ServerErrorKind, Value,
+    cmd, pipe,
 };
 use trypema::rules::{Numbers, Override, Rule, Rules};
 
@@ -79,7 +80,11 @@ pub(crate) enum CacheError {
 
 impl Cache {
     pub(crate) fn new(url: &str, prefix: &str) -> Result<Self, TrypemaError> {
-        Ok(Self { redis: RedisConnection::lazy(url)?, name: format!("{prefix}:rules"), kept: Mutex::new(None) })
+        Ok(Self {
+            redis: RedisConnection::lazy(url)?,
+            name: format!("{prefix}:rules"),
+            kept: Mutex::new(None),
+        })
     }
 
     /// Returns the cached rules, if there are any.

@@ -36,7 +36,8 @@ enum Arrival {
 impl Long {
     /// Returns a head of exactly `size` bytes, which the server answers with 200.
     fn head(self, size: usize) -> String {
-        let with = |target: &str, lines: &str| format!("GET /healthz{target} HTTP/1.1\r\nhost: test\r\n{lines}\r\n");
+        let with =
+            |target: &str, lines: &str| format!("GET /healthz{target} HTTP/1.1\r\nhost: test\r\n{lines}\r\n");
         let fill = |rest: &str| "a".repeat(size - rest.len());
         let head = match self {
             Self::Target => with(&format!("?{}", fill(&with("?", ""))), ""),

@@ -76,7 +76,8 @@ fn nginx(directory: &Path, port: u16, addresses: [SocketAddr; 2], application: S
     for name in ["trypema-answers.conf", "trypema-ask.conf", "trypema-http.conf", "trypema-limit.conf"] {
         let mut snippet = text_of(&format!("nginx/snippets/{name}"));
         if name == "trypema-http.conf" {
-            let line = snippet.lines().find(|line| line.contains("server 127.0.0.1:8080")).unwrap().to_owned();
+            let line =
+                snippet.lines().find(|line| line.contains("server 127.0.0.1:8080")).unwrap().to_owned();
             let lines = addresses.map(|address| line.replace("127.0.0.1:8080", &address.to_string()));
             replace_once(&mut snippet, &line, &lines.join("\n"));
         }

@@ -35,15 +35,17 @@ impl Notified {
     fn start() -> Self {
         let (scene, redis) = (Scene::start(), redis::Server::start().unwrap());
         let url = redis.url();
-        let service =
-            scene.service(&["--provider", "memory", "--redis-url", &url, "--rules-poll", NEVER]);
+        let service = scene.service(&["--provider", "memory", "--redis-url", &url, "--rules-poll", NEVER]);
         wait_until_they_listen(&redis, 1);
-        let is_listening = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'trypema' AND query LIKE 'LISTEN%'";
+        let is_listening =
+            "SELECT count(*) FROM pg_stat_activity WHERE usename = 'trypema' AND query LIKE 'LISTEN%'";
         wait_until("the server to listen", || scene.database.sql(is_listening).unwrap() == "1").unwrap();
         done(&service, "POST", "/v1/rules", &per_user("per-user", 10));
         let notified = Self { service, redis, scene };
-        wait_until("the cache entry", || notified.command(&["HGET", "trypema:rules", "revision"]).text() == "1")
-            .unwrap();
+        wait_until("the cache entry", || {
+            notified.command(&["HGET", "trypema:rules", "revision"]).text() == "1"
+        })
+        .unwrap();
         notified
     }
 
@@ -133,7 +135,10 @@ fn assert_few_connections(before: Counted, after: Counted) {
         after.redis_connections - before.redis_connections,
         after.database_connections - before.database_connections,
     );
-    assert!(redis <= 5 && database <= 10, "{redis} to Redis, {database} to PostgreSQL: {before:?}, then {after:?}");
+    assert!(
+        redis <= 5 && database <= 10,
+        "{redis} to Redis, {database} to PostgreSQL: {before:?}, then {after:?}"
+    );
 }
 
 /// A kept connection may have been closed meanwhile. The server then dials again, and nobody notices.

@@ -172,7 +172,7 @@ mod tests {
         "POST / HTTP/1.1\r\nCONTENT-LENGTH:00000000000000000002\r\ncontent-length: 2\r\n\r\n{}",
         "POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
         "POST / HTTP/1.1\r\ncontent-length: 99\r\nTransfer-Encoding: gzip, Chunked\r\nhost: a\r\n\r\n\
-         A;x=\"0\"\r\n\r\n\r\n0\r\n\r\nab\r\n00 ; y\r\n\r\n",
+         B;x=\"0\"\r\n\r\n\r\n0\r\n\r\nab\r\n00 ; y\r\n\r\n",
         "POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\ncontent-length: 99\r\n\r\n2\r\n{}\r\n0\r\nx: y\r\nz: 1\r\n\r\n",
         "DELETE /long HTTP/1.1\r\nx: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n\r\n",
     ];
