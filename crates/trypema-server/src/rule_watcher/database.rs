@@ -88,7 +88,7 @@ pub(super) async fn watch(app: Arc<App>, rule_store: Arc<RuleStore>) {
 pub(super) async fn listen_to_database(rule_store: Arc<RuleStore>) {
     let mut backoff = Backoff::NONE;
     loop {
-        match rule_store.database().listen(|revision| rule_store.announced(revision)).await {
+        match rule_store.database().listen(|revision| rule_store.wake_for_announcement(revision)).await {
             Ok(()) => backoff = Backoff::NONE,
             Err(error) if backoff.0 == FIRST_BACKOFF => {
                 let poll = Period(rule_store.poll_interval());
@@ -108,7 +108,7 @@ pub(super) async fn listen_to_redis(rule_store: Arc<RuleStore>) {
     let Some(cache) = rule_store.cache() else { return std::future::pending().await };
     let mut backoff = Backoff::NONE;
     loop {
-        match cache.listen(|revision| rule_store.announced(revision)).await {
+        match cache.listen(|revision| rule_store.wake_for_announcement(revision)).await {
             Ok(()) => backoff = Backoff::NONE,
             Err(error) if backoff.0 == FIRST_BACKOFF => {
                 tracing::warn!(
@@ -158,7 +158,8 @@ impl RuleWatcher {
         if !self.is_unreachable && self.is_current() {
             self.rule_store.mark_current();
         }
-        let cached = self.update_cache(adopted.as_ref()).await;
+        let adopted = adopted.map(Arc::new);
+        let cached = self.update_cache(adopted.clone()).await;
         Worker::Changes.discard(adopted);
         if let Err(error) = &cached
             && !self.is_cache_failing
@@ -270,7 +271,7 @@ impl RuleWatcher {
     /// Writes the rules in force to the cache in Redis. A server that has just read the database overwrites
     /// the entry, with two exceptions: an entry of the same version in a newer format stays, and so does an
     /// entry of a later revision, unless the database has lost that revision.
-    async fn update_cache(&mut self, rules: Option<&Rules>) -> Result<(), CacheError> {
+    async fn update_cache(&mut self, rules: Option<Arc<Rules>>) -> Result<(), CacheError> {
         let rule_store = Arc::clone(&self.rule_store);
         let (Some(cache), version) = (rule_store.cache(), rule_store.in_force().version) else {
             return Ok(());
@@ -298,7 +299,9 @@ impl RuleWatcher {
             }
             (_, Some(rules)) => cache.store(&version, rules).await,
             (_, None) => match self.rule_store.database().read_unless(None).await {
-                Ok(Some(stored)) if stored.version == version => cache.store(&version, &stored.rules).await,
+                Ok(Some(stored)) if stored.version == version => {
+                    cache.store(&version, Arc::new(stored.rules)).await
+                }
                 // The database has another version by now; the next poll handles it.
                 _ => Ok(()),
             },

@@ -18,7 +18,7 @@
 //! replace it by its own entry of the same revision. The newer server may store properties of rules that
 //! the older one cannot express, and it can read every older format.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -34,6 +34,7 @@ use trypema::redis::client::{
 use trypema::rules::{Numbers, Override, Rule, Rules};
 
 use super::database::{KEEPALIVE_INTERVAL, PING_TIMEOUT, StoredRules, Version};
+use crate::background_worker::{Worker, WorkerError};
 
 /// The newest format that this server reads.
 const FORMAT: u64 = 3;
@@ -72,6 +73,8 @@ pub(crate) enum CacheError {
     Redis(#[from] RedisError),
     #[error("Redis did not answer within {} s", REDIS_TIMEOUT.as_secs())]
     Timeout,
+    #[error("{0}")]
+    Worker(#[from] WorkerError),
     #[error("the rule cache in Redis is malformed: {0}")]
     Unreadable(#[from] serde_json::Error),
     #[error("the cached rule set has format {0:?}, and this server reads up to {FORMAT}")]
@@ -94,14 +97,14 @@ impl Cache {
     /// Redis does not answer, or this server cannot read the entry.
     pub(crate) async fn load(&self) -> Result<Option<StoredRules>, CacheError> {
         // A single command, because another server may replace the entry at any moment.
-        let (fields,): (Vec<Option<Vec<u8>>>,) =
+        let (mut fields,): (Vec<Option<Vec<u8>>>,) =
             self.call(pipe().cmd("HMGET").arg(&self.name).arg(&HEADER).arg("rules")).await?;
         let Some(header) = Header::new(&fields) else { return Ok(None) };
         if let Some(format) = header.newer_format {
             return Err(CacheError::NewerFormat(format));
         }
-        let Some(Some(rules)) = fields.last() else { return Ok(None) };
-        let rules = serde_json::from_slice(rules)?;
+        let Some(Some(rules)) = fields.pop() else { return Ok(None) };
+        let rules = Worker::Changes.run(move || serde_json::from_slice(&rules)).await??;
         Ok(Some(StoredRules { version: header.version, rules, ..StoredRules::default() }))
     }
 
@@ -117,9 +120,10 @@ impl Cache {
     }
 
     /// Writes these rules for a week, replacing any entry.
-    pub(crate) async fn store(&self, version: &Version, rules: &Rules) -> Result<(), CacheError> {
-        let format = format_of(rules).to_string();
-        let (revision, rules) = (version.revision.to_string(), serde_json::to_string(rules)?);
+    pub(crate) async fn store(&self, version: &Version, rules: Arc<Rules>) -> Result<(), CacheError> {
+        let writing = move || (format_of(&rules).to_string(), serde_json::to_string(&*rules));
+        let (format, rules) = Worker::Changes.run(writing).await?;
+        let (revision, rules) = (version.revision.to_string(), rules?);
         let fields = [
             ("format", &format),
             ("set_id", &version.set_id),

@@ -195,7 +195,7 @@ impl RuleStore {
     ///
     /// Every change is announced more than once. A restored database counts its revisions from an earlier one;
     /// that is noticed when its connections are replaced, or at the next poll.
-    pub(crate) fn announced(&self, revision: Option<u64>) {
+    pub(crate) fn wake_for_announcement(&self, revision: Option<u64>) {
         let read = self.read_revision.load(Ordering::Acquire);
         if revision.is_none_or(|revision| revision > read) {
             self.wake_watcher();

@@ -32,7 +32,7 @@ impl<A: Api> Protocol for Http<A> {
         let mut instruction = slot.connection.instruction();
         let mut connection = pin!(
             http1::Builder::new()
-                // The first is exact. The second bounds the buffer, in which a head may be followed by a body and further requests.
+                // The first is exact. The second bounds the buffer, which may hold more than the head.
                 .max_header_size(self.0.common().max_header)
                 .max_buf_size(self.0.common().max_header)
                 .header_read_timeout(None)
