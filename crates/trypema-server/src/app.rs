@@ -9,8 +9,8 @@ use std::time::Duration;
 use serde::Serialize;
 use trypema::clock::Clock;
 use trypema::rules::{
-    Engine, Explanation, Holder, OnDrop, Request, Reservation, ReservationRef, ReserveOptions, RuleSet,
-    Settlement, UndoneCounts, Verdict,
+    Engine, Holder, OnDrop, PreparedExplanation, Request, Reservation, ReservationRef, ReserveOptions,
+    RuleSet, Settlement, UndoneCounts, Verdict,
 };
 use trypema::{RateLimiter, TrypemaError};
 
@@ -205,8 +205,12 @@ impl App {
         self.engine.release_holder(key, id).await
     }
 
-    pub(crate) async fn explain(&self, request: &Request<'_>) -> Result<Explanation, TrypemaError> {
-        self.engine.explain(request).await
+    /// Prepares an explanation, whose second part takes long if there are many rules.
+    pub(crate) async fn prepare_explanation(
+        &self,
+        request: &Request<'_>,
+    ) -> Result<PreparedExplanation, TrypemaError> {
+        self.engine.prepare_explanation(request).await
     }
 
     pub(crate) async fn inspect(&self, key: &str, cost: u64) -> Result<Option<Verdict>, TrypemaError> {

@@ -1,9 +1,9 @@
-//! Background threads for long work: parsing, comparing and compiling thousands of rules.
+//! Background threads for long work: parsing, comparing, compiling and explaining thousands of rules.
 //!
 //! The threads that decide requests never do such work. (A rules file is read and compiled on a blocking thread
-//! of Tokio, because its file system may hang.) There are two workers. Each is one thread with a
+//! of Tokio, because its file system may hang.) There are three workers. Each is one thread with a
 //! lower priority and its own queue, so a client that only reads never delays a rule change: an emergency
-//! block takes effect even while a reader sends dry runs of 16 MiB in a loop.
+//! block takes effect even while a reader sends dry runs of 16 MiB in a loop. Nor does it delay metrics.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -18,8 +18,10 @@ use tokio::sync::oneshot;
 pub(crate) enum Worker {
     /// Loads rules and changes stored ones.
     Changes,
-    /// Serves readers: dry runs, exports, listings, history.
+    /// Serves readers: dry runs, exports, listings, history, explanations.
     Reads,
+    /// Serves operators, who need no token: metrics, the description of the API.
+    Operators,
 }
 
 /// The number of read tasks that may be unfinished. Each belongs to a waiting request, so beyond this
@@ -39,12 +41,13 @@ pub(crate) enum WorkerError {
     Busy,
 }
 
-/// The two workers of a server. A thread starts with its first task, and ends after its last one when this value
+/// The workers of a server. A thread starts with its first task, and ends after its last one when this value
 /// is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct BackgroundWorkers {
     changes: OnceLock<Queue>,
     reads: OnceLock<Queue>,
+    operators: OnceLock<Queue>,
 }
 
 impl BackgroundWorkers {
@@ -60,8 +63,10 @@ impl BackgroundWorkers {
         }
         let (done, waiting) = oneshot::channel();
         queue.push(Box::new(move || {
-            // The caller may have gone away meanwhile.
-            let _ = done.send(task());
+            // The caller may go away at any time. Then nobody needs the result.
+            if !done.is_closed() {
+                let _ = done.send(task());
+            }
         }));
         waiting.await.map_err(|_| WorkerError::Interrupted)
     }
@@ -75,6 +80,7 @@ impl BackgroundWorkers {
         let queue = match worker {
             Worker::Changes => &self.changes,
             Worker::Reads => &self.reads,
+            Worker::Operators => &self.operators,
         };
         queue.get_or_init(|| Queue::start(worker))
     }
@@ -85,6 +91,7 @@ impl Worker {
         match self {
             Self::Changes => "rule-changes",
             Self::Reads => "rule-reads",
+            Self::Operators => "operators",
         }
     }
 
@@ -92,7 +99,7 @@ impl Worker {
     /// gets about a tenth of a core, and a thread with niceness 19 about a hundredth.
     fn niceness(self) -> i32 {
         match self {
-            Self::Changes => 10,
+            Self::Changes | Self::Operators => 10,
             Self::Reads => 19,
         }
     }
@@ -121,9 +128,7 @@ impl Queue {
         });
         if let Err(error) = started {
             let name = worker.name();
-            tracing::error!(
-                "rules: cannot start thread {name} ({error}); requests that read or change rules fail"
-            );
+            tracing::error!("server: cannot start thread {name} ({error}); requests that need it fail");
         }
         Self { tasks, waiting }
     }
@@ -151,6 +156,8 @@ pub(crate) fn lower_priority(_: i32) {}
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
+
+    use futures_util::FutureExt;
 
     use super::*;
 
@@ -208,6 +215,22 @@ mod tests {
         drop(workers);
         assert_eq!(told.recv(), Ok(()));
         assert_eq!(told.recv(), Err(mpsc::RecvError));
+    }
+
+    #[tokio::test]
+    async fn a_task_whose_caller_has_gone_is_skipped() {
+        let workers = BackgroundWorkers::default();
+        let run = |task: Box<dyn FnOnce() + Send>| workers.run(Worker::Operators, task);
+        let (release, released) = mpsc::channel::<()>();
+        let mut running = Box::pin(run(Box::new(move || released.recv().unwrap_or(()))));
+        assert_eq!((&mut running).now_or_never(), None);
+        let (sender, ran) = mpsc::channel();
+        // It is queued, and then nobody waits for it.
+        assert_eq!(run(Box::new(move || sender.send(()).unwrap_or(()))).now_or_never(), None);
+        drop(release);
+        assert_eq!(running.await, Ok(()));
+        assert_eq!(run(Box::new(|| ())).await, Ok(()));
+        assert!(ran.try_recv().is_err());
     }
 
     #[cfg(target_os = "linux")]

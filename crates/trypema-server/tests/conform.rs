@@ -35,5 +35,8 @@ mod reload;
 mod rule_traces;
 #[path = "conform/spans.rs"]
 mod spans;
+#[path = "service/threads.rs"]
+#[allow(dead_code, reason = "others use the rest")]
+mod threads;
 #[path = "conform/traces.rs"]
 mod traces;

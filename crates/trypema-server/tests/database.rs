@@ -33,3 +33,6 @@ mod history;
 mod readers;
 #[path = "database/scene.rs"]
 mod scene;
+#[path = "service/threads.rs"]
+#[allow(dead_code, reason = "others use the rest")]
+mod threads;

@@ -14,6 +14,8 @@ mod flood;
 #[path = "service/harness.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod harness;
+#[path = "hostile/heads.rs"]
+mod heads;
 #[path = "hostile/life.rs"]
 mod life;
 #[path = "hostile/malformed.rs"]

@@ -43,6 +43,8 @@ mod proxy;
 mod published;
 #[path = "proxies/sessions.rs"]
 mod sessions;
+#[path = "proxies/several.rs"]
+mod several;
 #[path = "proxies/trust.rs"]
 mod trust;
 #[path = "proxies/users.rs"]

@@ -45,7 +45,7 @@ pub use endpoint::normalize_path;
 #[cfg(feature = "tower")]
 pub(crate) use engine::SelectProvider;
 pub use engine::{Engine, UndoneCounts};
-pub use explain::{ApplyingRule, Explanation, NotApplyingReason, NotApplyingRule};
+pub use explain::{ApplyingRule, Explanation, NotApplyingReason, NotApplyingRule, PreparedExplanation};
 pub use file::RulesFile;
 pub use key_values::KeyValues;
 pub use missing::{NeededAttribute, SkippedRule};

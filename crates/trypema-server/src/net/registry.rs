@@ -344,6 +344,13 @@ impl ConnectionSlot {
     pub(crate) fn enter(&self, phase: Phase) -> bool {
         self.connection.enter(phase, self.registry.now())
     }
+
+    /// Enters [`Phase::Head`] from [`Phase::Idle`]: the start of the next head has arrived already.
+    pub(crate) fn begin_head_if_idle(&self) {
+        if self.connection.state().phase() == Phase::Idle {
+            self.enter(Phase::Head);
+        }
+    }
 }
 
 impl Drop for ConnectionSlot {

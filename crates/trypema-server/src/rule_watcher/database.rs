@@ -17,6 +17,9 @@ use crate::rules::store::{InForce, RuleStore, RulesOrigin};
 const FIRST_BACKOFF: Duration = Duration::from_millis(500);
 /// The longest delay between two retries.
 const MAX_BACKOFF: Duration = Duration::from_secs(10);
+/// The shortest time between the starts of two polls. However many notifications arrive, a server polls at most ten
+/// times a second.
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// The time that a replaced rule set is kept. Then the worker frees it, so that no request in flight is the
 /// last owner and has to free thousands of rules.
 const FREE_AFTER: Duration = Duration::from_secs(1);
@@ -62,14 +65,20 @@ pub(super) async fn watch(app: Arc<App>, rule_store: Arc<RuleStore>) {
     };
     let mut backoff = Backoff::NONE;
     loop {
+        let pause = tokio::time::sleep(MIN_POLL_INTERVAL);
         watcher.poll().await;
         let poll = jittered(watcher.rule_store.poll_interval());
         let wait = if watcher.is_unreachable { backoff.next().min(poll) } else { poll };
         if !watcher.is_unreachable {
             backoff = Backoff::NONE;
         }
+        // Announcements during the pause are answered by one poll after it.
+        let woken = async {
+            pause.await;
+            watcher.rule_store.wait_for_wake().await;
+        };
         tokio::select! {
-            () = watcher.rule_store.wait_for_wake() => {}
+            () = woken => {}
             () = tokio::time::sleep(wait) => {}
         }
     }
@@ -79,7 +88,7 @@ pub(super) async fn watch(app: Arc<App>, rule_store: Arc<RuleStore>) {
 pub(super) async fn listen_to_database(rule_store: Arc<RuleStore>) {
     let mut backoff = Backoff::NONE;
     loop {
-        match rule_store.database().listen(|| rule_store.wake_watcher()).await {
+        match rule_store.database().listen(|revision| rule_store.wake_for_announcement(revision)).await {
             Ok(()) => backoff = Backoff::NONE,
             Err(error) if backoff.0 == FIRST_BACKOFF => {
                 let poll = Period(rule_store.poll_interval());
@@ -99,7 +108,7 @@ pub(super) async fn listen_to_redis(rule_store: Arc<RuleStore>) {
     let Some(cache) = rule_store.cache() else { return std::future::pending().await };
     let mut backoff = Backoff::NONE;
     loop {
-        match cache.listen(|| rule_store.wake_watcher()).await {
+        match cache.listen(|revision| rule_store.wake_for_announcement(revision)).await {
             Ok(()) => backoff = Backoff::NONE,
             Err(error) if backoff.0 == FIRST_BACKOFF => {
                 tracing::warn!(
@@ -144,10 +153,13 @@ impl RuleWatcher {
                 None
             }
         };
+        let seen = self.seen.as_ref().filter(|_| !self.is_unreachable);
+        self.rule_store.record_read(seen.map(|seen| seen.revision));
         if !self.is_unreachable && self.is_current() {
             self.rule_store.mark_current();
         }
-        let cached = self.update_cache(adopted.as_ref()).await;
+        let adopted = adopted.map(Arc::new);
+        let cached = self.update_cache(adopted.clone()).await;
         self.app.workers().discard(Worker::Changes, adopted);
         if let Err(error) = &cached
             && !self.is_cache_failing
@@ -260,7 +272,7 @@ impl RuleWatcher {
     /// Writes the rules in force to the cache in Redis. A server that has just read the database overwrites
     /// the entry, with two exceptions: an entry of the same version in a newer format stays, and so does an
     /// entry of a later revision, unless the database has lost that revision.
-    async fn update_cache(&mut self, rules: Option<&Rules>) -> Result<(), CacheError> {
+    async fn update_cache(&mut self, rules: Option<Arc<Rules>>) -> Result<(), CacheError> {
         let rule_store = Arc::clone(&self.rule_store);
         let (Some(cache), version) = (rule_store.cache(), rule_store.in_force().version) else {
             return Ok(());
@@ -288,7 +300,9 @@ impl RuleWatcher {
             }
             (_, Some(rules)) => cache.store(&version, rules).await,
             (_, None) => match self.rule_store.database().read_unless(None).await {
-                Ok(Some(stored)) if stored.version == version => cache.store(&version, &stored.rules).await,
+                Ok(Some(stored)) if stored.version == version => {
+                    cache.store(&version, Arc::new(stored.rules)).await
+                }
                 // The database has another version by now; the next poll handles it.
                 _ => Ok(()),
             },

@@ -18,6 +18,7 @@
 //! replace it by its own entry of the same revision. The newer server may store properties of rules that
 //! the older one cannot express, and it can read every older format.
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -26,10 +27,14 @@ use tokio::time::timeout;
 use trypema::TrypemaError;
 use trypema::redis::RedisConnection;
 use trypema::redis::client::aio::MultiplexedConnection;
-use trypema::redis::client::{AsyncConnectionConfig, Client, RedisError, Value, cmd, pipe};
+use trypema::redis::client::{
+    AsyncConnectionConfig, Client, ErrorKind, FromRedisValue, Pipeline, RedisError, ServerErrorKind, Value,
+    cmd, pipe,
+};
 use trypema::rules::{Numbers, Override, Rule, Rules};
 
-use super::database::{KEEPALIVE_INTERVAL, StoredRules, Version};
+use super::database::{KEEPALIVE_INTERVAL, PING_TIMEOUT, StoredRules, Version};
+use crate::background_worker::{BackgroundWorkers, Worker, WorkerError};
 
 /// The newest format that this server reads.
 const FORMAT: u64 = 3;
@@ -54,6 +59,11 @@ pub(crate) struct Cache {
     /// The name of the hash and of the channel. No counter has such a name, because the names of counters
     /// contain braces.
     name: String,
+    /// The connection of the last call. It is separate from those of decisions: the rules may have megabytes, and
+    /// decisions must not wait behind them.
+    kept: Mutex<Option<MultiplexedConnection>>,
+    /// The threads for long work on what was read.
+    workers: Arc<BackgroundWorkers>,
 }
 
 /// The reason why the cache could not be used.
@@ -65,6 +75,8 @@ pub(crate) enum CacheError {
     Redis(#[from] RedisError),
     #[error("Redis did not answer within {} s", REDIS_TIMEOUT.as_secs())]
     Timeout,
+    #[error("{0}")]
+    Worker(#[from] WorkerError),
     #[error("the rule cache in Redis is malformed: {0}")]
     Unreadable(#[from] serde_json::Error),
     #[error("the cached rule set has format {0:?}, and this server reads up to {FORMAT}")]
@@ -72,8 +84,17 @@ pub(crate) enum CacheError {
 }
 
 impl Cache {
-    pub(crate) fn new(url: &str, prefix: &str) -> Result<Self, TrypemaError> {
-        Ok(Self { redis: RedisConnection::lazy(url)?, name: format!("{prefix}:rules") })
+    pub(crate) fn new(
+        url: &str,
+        prefix: &str,
+        workers: Arc<BackgroundWorkers>,
+    ) -> Result<Self, TrypemaError> {
+        Ok(Self {
+            redis: RedisConnection::lazy(url)?,
+            name: format!("{prefix}:rules"),
+            kept: Mutex::new(None),
+            workers,
+        })
     }
 
     /// Returns the cached rules, if there are any.
@@ -82,77 +103,54 @@ impl Cache {
     ///
     /// Redis does not answer, or this server cannot read the entry.
     pub(crate) async fn load(&self) -> Result<Option<StoredRules>, CacheError> {
-        with_timeout(async {
-            // A single command, because another server may replace the entry at any moment.
-            let fields: Vec<Option<Vec<u8>>> = cmd("HMGET")
-                .arg(&self.name)
-                .arg(&HEADER)
-                .arg("rules")
-                .query_async(&mut self.connect().await?)
-                .await?;
-            let Some(header) = Header::new(&fields) else { return Ok(None) };
-            if let Some(format) = header.newer_format {
-                return Err(CacheError::NewerFormat(format));
-            }
-            let Some(Some(rules)) = fields.last() else { return Ok(None) };
-            let rules = serde_json::from_slice(rules)?;
-            Ok(Some(StoredRules { version: header.version, rules, ..StoredRules::default() }))
-        })
-        .await
+        // A single command, because another server may replace the entry at any moment.
+        let (mut fields,): (Vec<Option<Vec<u8>>>,) =
+            self.call(pipe().cmd("HMGET").arg(&self.name).arg(&HEADER).arg("rules")).await?;
+        let Some(header) = Header::new(&fields) else { return Ok(None) };
+        if let Some(format) = header.newer_format {
+            return Err(CacheError::NewerFormat(format));
+        }
+        let Some(Some(rules)) = fields.pop() else { return Ok(None) };
+        let rules = self.workers.run(Worker::Changes, move || serde_json::from_slice(&rules)).await??;
+        Ok(Some(StoredRules { version: header.version, rules, ..StoredRules::default() }))
     }
 
     /// Compares the entry with `version`. If they are the same, the entry is kept for another week.
     pub(crate) async fn refresh(&self, version: &Version) -> Result<CacheState, CacheError> {
-        with_timeout(async {
-            let mut connection = self.connect().await?;
-            let fields: Vec<Option<Vec<u8>>> =
-                cmd("HMGET").arg(&self.name).arg(&HEADER).query_async(&mut connection).await?;
-            let Some(header) = Header::new(&fields) else { return Ok(CacheState::Other) };
-            let state = header.compare_with(version);
-            if state == CacheState::Same {
-                cmd("PEXPIRE").arg(&self.name).arg(CACHE_TTL_MS).exec_async(&mut connection).await?;
-            }
-            Ok(state)
-        })
-        .await
+        let (fields,): (Vec<Option<Vec<u8>>>,) =
+            self.call(pipe().cmd("HMGET").arg(&self.name).arg(&HEADER)).await?;
+        let state = Header::new(&fields).map_or(CacheState::Other, |header| header.compare_with(version));
+        if state == CacheState::Same {
+            self.call::<()>(pipe().pexpire(&self.name, CACHE_TTL_MS)).await?;
+        }
+        Ok(state)
     }
 
     /// Writes these rules for a week, replacing any entry.
-    pub(crate) async fn store(&self, version: &Version, rules: &Rules) -> Result<(), CacheError> {
-        with_timeout(async {
-            let format = format_of(rules).to_string();
-            let (revision, rules) = (version.revision.to_string(), serde_json::to_string(rules)?);
-            let fields = [
-                ("format", &format),
-                ("set_id", &version.set_id),
-                ("revision", &revision),
-                ("change_id", &version.change_id),
-                ("rules", &rules),
-            ];
-            let mut write = pipe();
-            write
-                .atomic()
-                .del(&self.name)
-                .hset_multiple(&self.name, &fields)
-                .pexpire(&self.name, CACHE_TTL_MS);
-            Ok(write.exec_async(&mut self.connect().await?).await?)
-        })
-        .await
+    pub(crate) async fn store(&self, version: &Version, rules: Arc<Rules>) -> Result<(), CacheError> {
+        let writing = move || (format_of(&rules).to_string(), serde_json::to_string(&*rules));
+        let (format, rules) = self.workers.run(Worker::Changes, writing).await?;
+        let (revision, rules) = (version.revision.to_string(), rules?);
+        let fields = [
+            ("format", &format),
+            ("set_id", &version.set_id),
+            ("revision", &revision),
+            ("change_id", &version.change_id),
+            ("rules", &rules),
+        ];
+        let mut write = pipe();
+        write.atomic().del(&self.name).hset_multiple(&self.name, &fields).pexpire(&self.name, CACHE_TTL_MS);
+        self.call(&write).await
     }
 
     /// Announces a new revision to all servers.
     pub(crate) async fn announce(&self, revision: u64) -> Result<(), CacheError> {
-        with_timeout(async {
-            let mut publish = cmd("PUBLISH");
-            publish.arg(&self.name).arg(revision).exec_async(&mut self.connect().await?).await?;
-            Ok(())
-        })
-        .await
+        self.call(pipe().publish(&self.name, revision)).await
     }
 
-    /// Calls `on_announcement` for every announcement, and once at the start. Returns when the connection
-    /// ends.
-    pub(crate) async fn listen(&self, on_announcement: impl Fn()) -> Result<(), CacheError> {
+    /// Calls `on_announcement` for every announcement, with its revision, and once at the start. Returns when the
+    /// connection ends.
+    pub(crate) async fn listen(&self, on_announcement: impl Fn(Option<u64>)) -> Result<(), CacheError> {
         let (mut connection, mut announcements) = with_timeout(async {
             let server = self.redis.server_of(&self.name).await?;
             let mut announcements = Client::open(server)?.get_async_pubsub().await?;
@@ -160,10 +158,10 @@ impl Cache {
             Ok(announcements.split())
         })
         .await?;
-        on_announcement();
+        on_announcement(None);
         loop {
             match timeout(KEEPALIVE_INTERVAL, announcements.next()).await {
-                Ok(Some(_)) => on_announcement(),
+                Ok(Some(message)) => on_announcement(message.get_payload().ok()),
                 Ok(None) => return Ok(()),
                 // A connection that died silently looks like one without announcements, so check it with a
                 // ping.
@@ -172,7 +170,40 @@ impl Cache {
         }
     }
 
-    /// Opens a separate connection: the rules may have megabytes, and decisions must not wait behind them.
+    /// Sends `commands` on the kept connection. If that has ended, or its server is no longer the right one, sends them
+    /// on a new connection, and keeps that one. So commands may run twice, and must allow that.
+    async fn call<T: FromRedisValue>(&self, commands: &Pipeline) -> Result<T, CacheError> {
+        with_timeout(async {
+            // Taken, so that a connection without a response is not used again.
+            let kept = self.kept().take();
+            if let Some(kept) = if_alive(kept).await {
+                match self.send(kept, commands).await {
+                    Err(error) if needs_another_connection(&error) => {}
+                    sent => return Ok(sent?),
+                }
+            }
+            Ok(self.send(self.connect().await?, commands).await?)
+        })
+        .await
+    }
+
+    /// Sends `commands` on a connection, and keeps it for the next ones.
+    async fn send<T: FromRedisValue>(
+        &self,
+        mut connection: MultiplexedConnection,
+        commands: &Pipeline,
+    ) -> Result<T, RedisError> {
+        let sent = commands.query_async(&mut connection).await;
+        if !sent.as_ref().is_err_and(needs_another_connection) {
+            *self.kept() = Some(connection);
+        }
+        sent
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Option<MultiplexedConnection>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     async fn connect(&self) -> Result<MultiplexedConnection, CacheError> {
         let server = self.redis.server_of(&self.name).await?;
         let config = AsyncConnectionConfig::new()
@@ -180,6 +211,19 @@ impl Cache {
             .set_response_timeout(Some(REDIS_TIMEOUT));
         Ok(Client::open(server)?.get_multiplexed_async_connection_with_config(&config).await?)
     }
+}
+
+/// Returns a kept connection if it still works: Redis may have restarted, or a firewall may have dropped the connection.
+async fn if_alive(kept: Option<MultiplexedConnection>) -> Option<MultiplexedConnection> {
+    let mut connection = kept?;
+    let ping = timeout(PING_TIMEOUT, cmd("PING").exec_async(&mut connection)).await;
+    ping.is_ok_and(|ping| ping.is_ok()).then_some(connection)
+}
+
+/// Whether commands that failed may succeed on another connection: this one has ended, or a failover or a moved Cluster
+/// slot has made another server the right one. Any connection would report a lack of permission or of memory.
+fn needs_another_connection(error: &RedisError) -> bool {
+    !matches!(error.kind(), ErrorKind::Server(ServerErrorKind::NoPerm) | ErrorKind::Extension)
 }
 
 /// Returns the oldest format that these rules fit in.

@@ -12,7 +12,7 @@ mod write;
 
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgDatabaseError, PgListener, PgPoolOptions};
@@ -46,7 +46,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The interval at which an idle listening connection is checked.
 pub(crate) const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 /// The timeout of the ping that checks an idle connection before it is reused.
-const PING_TIMEOUT: Duration = Duration::from_secs(1);
+pub(super) const PING_TIMEOUT: Duration = Duration::from_secs(1);
 /// Timeouts within PostgreSQL. A query that waits for a lock does not notice that its client has given up,
 /// so the database has to end it.
 const SESSION_TIMEOUTS: &str =
@@ -60,8 +60,10 @@ pub(crate) struct Database {
     writers: Semaphore,
     /// A separate permit, so that the rule watcher never waits behind readers.
     watcher: Semaphore,
-    /// A connection that no session uses at the moment.
+    /// A connection that no reader and no writer uses at the moment.
     idle: Mutex<Option<PgConnection>>,
+    /// The connection of the rule watcher, between its polls. It has its own, so that readers do not make it dial.
+    watching: Mutex<Option<PgConnection>>,
     /// The threads for long work on what was read.
     workers: Arc<BackgroundWorkers>,
 }
@@ -232,7 +234,7 @@ impl<'d> DatabaseSession<'d> {
     /// Returns the connection for reuse. Dropping a session instead closes its connection, and with it any
     /// open transaction.
     fn keep_idle(self) {
-        *self.database.idle.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.connection);
+        *self.database.idle(self.purpose) = Some(self.connection);
     }
 
     /// Rolls back the transaction, then returns the connection for reuse.
@@ -254,12 +256,22 @@ impl Database {
         address.options()?;
         let (readers, writers, watcher) =
             (Semaphore::new(READERS), Semaphore::new(WRITERS), Semaphore::new(1));
-        Ok(Self { address, readers, writers, watcher, idle: Mutex::new(None), workers })
+        let (idle, watching) = (Mutex::new(None), Mutex::new(None));
+        Ok(Self { address, readers, writers, watcher, idle, watching, workers })
     }
 
     /// Returns the threads for long work.
     pub(crate) fn workers(&self) -> &BackgroundWorkers {
         &self.workers
+    }
+
+    /// Returns the idle connection for this purpose.
+    fn idle(&self, purpose: Purpose) -> MutexGuard<'_, Option<PgConnection>> {
+        let idle = match purpose {
+            Purpose::Reading | Purpose::Writing => &self.idle,
+            Purpose::Watching => &self.watching,
+        };
+        idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns a session, or [`DatabaseError::TooManySessions`] if none is free in time.
@@ -271,7 +283,7 @@ impl Database {
         };
         let permit = timeout(QUERY_TIMEOUT, permits.acquire()).await;
         let permit = permit.ok().and_then(Result::ok).ok_or(DatabaseError::TooManySessions)?;
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let idle = self.idle(purpose).take();
         let connection = match if_alive(idle).await {
             Some(connection) => connection,
             None => self.connect().await?,
@@ -288,13 +300,13 @@ impl Database {
         timeout(CONNECT_TIMEOUT, connecting).await.unwrap_or(Err(DatabaseError::Timeout))
     }
 
-    /// Calls `on_notification` for every announced change, and once at the start. Returns when the connection
-    /// ends.
+    /// Calls `on_notification` for every announced change, with its revision, and once at the start. Returns when
+    /// the connection ends.
     ///
     /// # Errors
     ///
     /// The database is unreachable.
-    pub(crate) async fn listen(&self, on_notification: impl Fn()) -> Result<(), DatabaseError> {
+    pub(crate) async fn listen(&self, on_notification: impl Fn(Option<u64>)) -> Result<(), DatabaseError> {
         let pool = PgPoolOptions::new().max_connections(1).max_lifetime(None).idle_timeout(None);
         let pool = pool.acquire_timeout(CONNECT_TIMEOUT).connect_lazy_with(self.address.options()?);
         let mut listener = with_timeout(async {
@@ -305,10 +317,10 @@ impl Database {
             Ok(listener)
         })
         .await?;
-        on_notification();
+        on_notification(None);
         loop {
             match timeout(KEEPALIVE_INTERVAL, listener.try_recv()).await {
-                Ok(Ok(Some(_))) => on_notification(),
+                Ok(Ok(Some(notification))) => on_notification(notification.payload().parse().ok()),
                 Ok(Ok(None)) => return Ok(()),
                 Ok(Err(error)) => return Err(error.into()),
                 // A connection that died silently looks like one without announcements, so check it with a

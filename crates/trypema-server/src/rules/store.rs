@@ -1,6 +1,7 @@
 //! Rules in a database: loaded at start, edited through the administration API, and watched by every
 //! server.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -54,6 +55,8 @@ pub(crate) struct RuleStore {
     poll: Duration,
     /// Wakes the rule watcher, because something may have changed.
     wake: Notify,
+    /// The revision that the rule watcher has read last, or 0 if it does not know the present one.
+    read_revision: AtomicU64,
     in_force: watch::Sender<InForce>,
     /// The time at which the server last confirmed that the rules in force are the stored ones.
     confirmed_at: Mutex<Started>,
@@ -117,8 +120,9 @@ impl RuleStore {
         choice: &DatabaseChoice,
         workers: Arc<BackgroundWorkers>,
     ) -> Result<OpenedStore, OpenError> {
-        let database = Database::new(choice.address.clone(), workers)?;
-        let cache = choice.cache.as_ref().map(|cache| Cache::new(cache.url.reveal(), &cache.prefix));
+        let database = Database::new(choice.address.clone(), Arc::clone(&workers))?;
+        let cache = choice.cache.as_ref();
+        let cache = cache.map(|cache| Cache::new(cache.url.reveal(), &cache.prefix, workers));
         let cache = cache.transpose()?;
         let failed = match read(&database).await {
             Ok((version, rules)) => {
@@ -158,6 +162,7 @@ impl RuleStore {
             cache: stores.cache,
             poll: choice.poll,
             wake: Notify::new(),
+            read_revision: AtomicU64::new(0),
             in_force: watch::Sender::new(in_force),
             confirmed_at: Mutex::new(Started::now()),
             failures: Counter::default(),
@@ -187,6 +192,23 @@ impl RuleStore {
     /// Makes the rule watcher read the database immediately.
     pub(crate) fn wake_watcher(&self) {
         self.wake.notify_one();
+    }
+
+    /// Makes the rule watcher read the database soon, unless it has read this revision already. `None` stands for
+    /// an announcement without a revision, or for announcements that may have been missed.
+    ///
+    /// Every change is announced more than once. A restored database counts its revisions from an earlier one;
+    /// that is noticed when its connections are replaced, or at the next poll.
+    pub(crate) fn wake_for_announcement(&self, revision: Option<u64>) {
+        let read = self.read_revision.load(Ordering::Acquire);
+        if revision.is_none_or(|revision| revision > read) {
+            self.wake_watcher();
+        }
+    }
+
+    /// Records the revision that the rule watcher has read, or `None` if it could not read any.
+    pub(crate) fn record_read(&self, revision: Option<u64>) {
+        self.read_revision.store(revision.unwrap_or(0), Ordering::Release);
     }
 
     /// Announces a change to all servers, and waits up to [`IN_FORCE_TIMEOUT`] until this server has it in

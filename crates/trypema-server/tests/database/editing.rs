@@ -189,6 +189,46 @@ fn a_rule_that_names_the_default_unit_equals_one_without_a_unit() {
     assert!(detail(&refused).contains("unit \"token\" is not declared"), "{refused:?}");
 }
 
+/// An override is resolved by its rule, in whichever unit that counts and whatever else it says.
+#[test]
+fn keys_of_every_kind_of_rule_are_overridden() {
+    let scene = Scene::start();
+    let service = scene.service(&[]);
+    let window = |limit: u64| json!({"fixed_window": {"limit": limit, "window": "300d"}});
+    let monthly =
+        |limit: u64| json!({"fixed_window": {"limit": limit, "per": "month", "zone": "Europe/Berlin"}});
+    let in_flight = |limit: u64| json!({"concurrency": {"limit": limit, "hold": "1m"}});
+    let rules = json!([
+        {"id": "budget", "scope": "user", "unit": "usd_micros", "strategy": monthly(5)},
+        {"id": "tokens", "scope": "user", "unit": "tokens", "postpaid": true, "strategy": window(5)},
+        {"id": "next", "scope": "user", "unit": "tokens", "candidate_for": "tokens", "strategy": window(5)},
+        {"id": "in-flight", "scope": "user", "unit": "tokens", "strategy": in_flight(5)},
+        {"id": "model", "scope": "user", "when": {"model": ["gpt-*"]}, "strategy": window(5)},
+    ]);
+    done(&service, "PUT", "/v1/ruleset", &json!({"units": ["tokens", "usd_micros"], "rules": rules}));
+    for (rule, strategy) in [
+        ("budget", monthly(9)),
+        ("tokens", window(9)),
+        ("next", window(9)),
+        ("in-flight", in_flight(9)),
+        ("model", window(9)),
+    ] {
+        let path = format!("/v1/overrides/{rule}%7Cuser=ann");
+        done(&service, "PUT", &path, &json!({"strategy": strategy}));
+        let shown = done(&service, "GET", &path, &Value::Null);
+        assert_eq!((&shown["rule"], &shown["strategy"]), (&json!(rule), &strategy), "{shown}");
+        assert_eq!(service.get(&format!("/v1/keys/{rule}%7Cuser=ann")).json()["limit"], json!(9), "{rule}");
+        done(&service, "PUT", &path, &json!({"verdict": "block"}));
+        done(&service, "DELETE", &path, &Value::Null);
+        assert_eq!(service.get(&path).status, 404, "{rule}");
+    }
+    // The new budget is in force: 9 units instead of 5.
+    done(&service, "PUT", "/v1/overrides/budget%7Cuser=ann", &json!({"strategy": monthly(9)}));
+    let question = json!({"attributes": {"user": "ann"}, "costs": {"usd_micros": 9, "tokens": 1}});
+    assert_eq!(service.post("/v1/check", &question.to_string()).json()["allowed"], json!(true));
+    assert_eq!(service.post("/v1/check", &question.to_string()).json()["decided_by"], json!("budget"));
+}
+
 #[test]
 fn single_keys_and_lists_are_changed() {
     let scene = Scene::start();

@@ -6,6 +6,8 @@ mod channels;
 mod rolling_upgrade;
 #[path = "fleet/spread.rs"]
 mod spread;
+#[path = "fleet/storms.rs"]
+mod storms;
 
 use std::thread;
 use std::time::Duration;

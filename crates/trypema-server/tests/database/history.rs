@@ -9,6 +9,7 @@ use crate::access::guarded;
 use crate::client::Reply;
 use crate::harness::Service;
 use crate::scene::{Scene, done, per_user, send};
+use crate::threads::is_done_by;
 
 fn exported(service: &Service) -> Value {
     done(service, "GET", "/v1/ruleset", &Value::Null)
@@ -223,4 +224,19 @@ fn what_is_not_known_any_more_cannot_be_gone_back_to() {
     assert_eq!(exported(&service), known[6]);
     assert_eq!(revert(&service, 4).status, 200);
     assert_eq!(exported(&service), known[4]);
+}
+
+/// The entries of a page may hold megabytes.
+#[test]
+fn a_long_history_is_read_by_the_thread_for_readers() {
+    let scene = Scene::start();
+    let service = scene.service(&[]);
+    let mut rules: Vec<Value> = (0..1_000).map(|number| per_user(&format!("rule-{number}"), 7)).collect();
+    rules.iter_mut().for_each(|rule| rule["name"] = json!("n".repeat(250)));
+    done(&service, "PUT", "/v1/ruleset", &json!({"rules": rules}));
+    is_done_by("rule-reads", &service, || {
+        for _ in 0..20 {
+            assert_eq!(entries(&service, "?limit=1000").len(), 1_000);
+        }
+    });
 }

@@ -209,7 +209,7 @@ fn nginx(directory: &Path, setup: &Setup, addresses: &Addresses) -> Command {
     for name in ["trypema-answers.conf", "trypema-ask.conf", "trypema-http.conf", "trypema-limit.conf"] {
         let mut snippet = chosen(&text_of(&format!("nginx/snippets/{name}")), setup.undecided);
         if name == "trypema-http.conf" {
-            replace_once(&mut snippet, "server 127.0.0.1:8080;", &format!("server {};", addresses.trypema));
+            replace_once(&mut snippet, "server 127.0.0.1:8080", &format!("server {}", addresses.trypema));
         }
         fs::write(directory.join("snippets").join(name), snippet).unwrap();
     }

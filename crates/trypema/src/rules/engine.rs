@@ -16,7 +16,7 @@ pub(super) use reservations::{EndedReservation, Report, Spawner};
 use reservations::{RunningSettlements, Undoings};
 
 use super::definition::OnStoreFailure;
-use super::explain::Explanation;
+use super::explain::{Explanation, PreparedExplanation};
 use super::plan::{Checks, Plan};
 use super::request::Request;
 use super::set::RuleSet;
@@ -209,7 +209,42 @@ impl Engine {
 
     /// Returns, for every rule, whether it applies, the reason if it does not, its key and its remaining
     /// units. Spends nothing. The time grows with the number of rules, so this is not for every request.
+    ///
+    /// With thousands of rules, this occupies its thread for milliseconds. An async server uses
+    /// [`prepare_explanation`](Self::prepare_explanation), so that requests need not wait.
     pub async fn explain(&self, request: &Request<'_>) -> Result<Explanation, TrypemaError> {
+        self.prepare_explanation(request).await?.finish(request)
+    }
+
+    /// The first part of [`explain`](Self::explain), which decides the rules that apply, and takes as long as two
+    /// checks. The second part, [`PreparedExplanation::finish`], visits every rule. It needs no runtime, so it can
+    /// run on a thread for long work.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use trypema::RateLimiter;
+    /// # use trypema::rules::{Engine, Request, RuleSet};
+    /// # let limit = "{fixed_window: {limit: 2, window: 1h}}";
+    /// # let rules = format!("rules: [{{id: per-user, scope: user, strategy: {limit}}}, {{id: per-ip, scope: ip, strategy: {limit}}}]");
+    /// # let rules = RuleSet::from_yaml(&rules, "rules.yaml").unwrap();
+    /// # let engine = Engine::local(Arc::new(RateLimiter::builder().build().unwrap()), rules);
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// let attributes = [("user", "ann")];
+    /// let prepared = engine.prepare_explanation(&Request::new(&attributes)).await?;
+    /// let explanation =
+    ///     tokio::task::spawn_blocking(move || prepared.finish(&Request::new(&attributes))).await.unwrap()?;
+    /// assert_eq!((explanation.applying().count(), explanation.not_applying().count()), (1, 1));
+    /// # Ok::<(), trypema::TrypemaError>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The same as those of [`explain`](Self::explain).
+    pub async fn prepare_explanation(
+        &self,
+        request: &Request<'_>,
+    ) -> Result<PreparedExplanation, TrypemaError> {
         let mut plan = Plan::for_explanation(self.set.load_full(), request)?;
         let deadline = self.provider().deadline();
         let decisions = self.peek_checks(&plan, plan.all_checks(), deadline).await?;
@@ -217,7 +252,7 @@ impl Engine {
         plan.decide(&decisions.outcomes, &decisions.decisions);
         let left = left.outcomes.into_iter().zip(left.decisions);
         let left = left.filter_map(|(outcome, decision)| Some((outcome, decision?.remaining()))).collect();
-        Explanation::new(plan.verdict, left, request)
+        Ok(PreparedExplanation { verdict: plan.verdict, left })
     }
 
     fn provider(&self) -> &dyn Provider {

@@ -22,6 +22,15 @@ pub struct Explanation {
     pub(super) left: BTreeMap<usize, u64>,
 }
 
+/// An [`Explanation`] without the rules that do not apply. Created by
+/// [`Engine::prepare_explanation`](super::Engine::prepare_explanation), which has an example.
+#[derive(Debug, Clone)]
+pub struct PreparedExplanation {
+    pub(super) verdict: Verdict,
+    /// As in [`Explanation`].
+    pub(super) left: BTreeMap<usize, u64>,
+}
+
 /// A rule that applies to a request.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
@@ -102,12 +111,15 @@ impl fmt::Display for NotApplyingReason {
     }
 }
 
-impl Explanation {
-    pub(super) fn new(
-        verdict: Verdict,
-        left: BTreeMap<usize, u64>,
-        request: &Request<'_>,
-    ) -> Result<Self, TrypemaError> {
+impl PreparedExplanation {
+    /// Finds the reason of every rule that does not apply. `request` is the one for which the explanation was
+    /// prepared. The time grows with the number of rules: some milliseconds for ten thousand.
+    ///
+    /// # Errors
+    ///
+    /// The request is invalid.
+    pub fn finish(self, request: &Request<'_>) -> Result<Explanation, TrypemaError> {
+        let Self { verdict, left } = self;
         verdict.set.validate(request)?;
         let sets: Vec<IndexedSet<'_>> =
             request.sets().iter().map(|one| verdict.set.index_set(*one)).collect();
@@ -116,9 +128,11 @@ impl Explanation {
         let reasons = reasons
             .map(|(number, rule)| (number, verdict.set.not_applying_reason(number, rule, &sets)))
             .collect();
-        Ok(Self { reasons, left, verdict })
+        Ok(Explanation { reasons, left, verdict })
     }
+}
 
+impl Explanation {
     /// Returns the rules that apply, by priority.
     pub fn applying(&self) -> impl Iterator<Item = ApplyingRule<'_>> {
         self.verdict.rules_by_index().map(|(index, decision)| ApplyingRule {

@@ -91,7 +91,7 @@ impl Api for AdminApi {
             AdminRoute::Keys => Box::pin(self.keys(&request, slot)).await,
             AdminRoute::Rules => self.rules(request, slot).boxed().await,
             AdminRoute::Health => self.health(&request),
-            AdminRoute::Operation => self.operation(&request),
+            AdminRoute::Operation => self.operation(&request).await,
             AdminRoute::Unknown => Err(ApiError::not_found()),
         }
     }

@@ -1,5 +1,8 @@
 //! HTTP/1.1 on one connection, with hyper.
 
+mod head_tracker;
+mod tracked_stream;
+
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
@@ -8,6 +11,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 
+use self::tracked_stream::TrackedStream;
 use super::{Api, serve_request};
 use crate::net::{Instruction, Protocol, Stream};
 
@@ -28,6 +32,8 @@ impl<A: Api> Protocol for Http<A> {
         let mut instruction = slot.connection.instruction();
         let mut connection = pin!(
             http1::Builder::new()
+                // The first is exact. The second bounds the buffer, which may hold more than the head.
+                .max_header_size(self.0.common().max_header)
                 .max_buf_size(self.0.common().max_header)
                 .header_read_timeout(None)
                 // A client may close its sending half after the last request, and still gets the response.
@@ -35,7 +41,7 @@ impl<A: Api> Protocol for Http<A> {
                 // If `graceful_shutdown` came before the first read, hyper would not read at all. Disabling
                 // keep-alive has it serve one request.
                 .keep_alive(instruction == Instruction::Continue)
-                .serve_connection(TokioIo::new(stream), service)
+                .serve_connection(TokioIo::new(TrackedStream::new(stream)), service)
         );
         let result = loop {
             if instruction == Instruction::Close {

@@ -4,11 +4,12 @@ use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use schemars::JsonSchema;
 use serde::Serialize;
-use trypema::rules::Explanation;
+use trypema::rules::{Explanation, PreparedExplanation};
 
 use super::request::{RequestDescription, request_of};
 use super::response::{OutcomeName, RuleReport, json, milliseconds};
 use super::{AdminApi, RouteResult, begin, body};
+use crate::background_worker::Worker;
 use crate::net::ConnectionSlot;
 
 /// The decision of every rule about a request. Nothing is spent.
@@ -65,13 +66,24 @@ impl<'a> ExplainResponse<'a> {
 }
 
 impl AdminApi {
+    /// Explains a request. The threads that decide do no more than for a check; the reasons of thousands of
+    /// rules are found and written on the readers' worker.
     pub(super) async fn explain(&self, request: Request<Incoming>, slot: &ConnectionSlot) -> RouteResult {
         let body = body::read(request.into_body(), self.max_body, slot).await?;
-        let described = RequestDescription::read(&body)?;
-        begin(slot)?;
-        let borrowed = described.borrowed();
-        let sets = borrowed.sets();
-        let explanation = self.app.explain(&request_of(&sets)).await?;
-        Ok(json(StatusCode::OK, &ExplainResponse::new(&explanation)))
+        let prepared = {
+            let described = RequestDescription::read(&body)?;
+            begin(slot)?;
+            let borrowed = described.borrowed();
+            self.app.prepare_explanation(&request_of(&borrowed.sets())).await?
+        };
+        self.app.workers().run(Worker::Reads, move || finish(prepared, &body)).await?
     }
+}
+
+/// Finishes an explanation. Reads the body again, because a request borrows from its body.
+fn finish(prepared: PreparedExplanation, body: &[u8]) -> RouteResult {
+    let described = RequestDescription::read(body)?;
+    let borrowed = described.borrowed();
+    let explanation = prepared.finish(&request_of(&borrowed.sets()))?;
+    Ok(json(StatusCode::OK, &ExplainResponse::new(&explanation)))
 }

@@ -1,18 +1,24 @@
 //! `/v1/keys/{key}`: shows or resets one counter. `/v1/keys/{key}/reservations/{id}`: releases one of its
 //! reservations.
 
+use std::time::Duration;
+
 use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 use schemars::JsonSchema;
 use serde::Serialize;
-use trypema::rules::Holder;
+use trypema::rules::{Holder, Verdict};
 
 use super::accounting::{Accounting, with_accounting};
 use super::problem::ApiError;
 use super::response::{BlockReport, counted_unit, json, milliseconds, rounded_down, rounded_up};
 use super::text::decoded_path;
 use super::{AdminApi, RouteResult, begin};
+use crate::background_worker::Worker;
 use crate::net::ConnectionSlot;
+
+/// The most holders that are listed on a thread that decides. A counter may have 4,096.
+const MANY_HOLDERS: usize = 64;
 
 /// The state of a counter.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -166,27 +172,37 @@ impl AdminApi {
             false => decision.retry_after(),
         };
         let holders = match self.app.holders(key).await {
-            Ok(holders) => Some(holders.unwrap_or_default().into_iter().map(HolderReport::from).collect()),
+            Ok(holders) => Some(holders.unwrap_or_default()),
             Err(error) if error.is_store_failure() => None,
             Err(error) => return Err(error.into()),
         };
-        Ok(json(
-            StatusCode::OK,
-            &KeyResponse {
-                key: rule.key,
-                rule: &rule.rule.id,
-                name: rule.rule.name.as_deref(),
-                unit: counted_unit(rule.rule),
-                limit: decision.limit(),
-                remaining: decision.remaining(),
-                blocked: !decision.is_allowed(),
-                retry_after_ms: milliseconds(retry_after),
-                reset_after_ms: rounded_up(decision.reset_after()),
-                block: BlockReport::from(decision),
-                holders,
-            },
-        ))
+        let is_long = holders.as_ref().is_some_and(|holders| holders.len() > MANY_HOLDERS);
+        let write = move || key_response(&verdict, retry_after, holders);
+        if is_long { self.app.workers().run(Worker::Reads, write).await? } else { write() }
     }
+}
+
+fn key_response(
+    verdict: &Verdict,
+    retry_after: Option<Duration>,
+    holders: Option<Vec<Holder>>,
+) -> RouteResult {
+    let rule = verdict.rules().next().ok_or_else(no_rule)?;
+    let decision = rule.decision;
+    let response = KeyResponse {
+        key: rule.key,
+        rule: &rule.rule.id,
+        name: rule.rule.name.as_deref(),
+        unit: counted_unit(rule.rule),
+        limit: decision.limit(),
+        remaining: decision.remaining(),
+        blocked: !decision.is_allowed(),
+        retry_after_ms: milliseconds(retry_after),
+        reset_after_ms: rounded_up(decision.reset_after()),
+        block: BlockReport::from(decision),
+        holders: holders.map(|holders| holders.into_iter().map(HolderReport::from).collect()),
+    };
+    Ok(json(StatusCode::OK, &response))
 }
 
 fn no_rule() -> ApiError {

@@ -1,6 +1,6 @@
 //! Routes for operators: liveness, readiness, metrics, and descriptions of the API.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -9,11 +9,13 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
+use tokio::sync::Mutex;
 
 use super::problem::ApiError;
 use super::response::{json, json_bytes};
 use super::{AdminApi, HttpResponse, RouteResult, openapi};
 use crate::app::Readiness;
+use crate::background_worker::{BackgroundWorkers, Worker, WorkerError};
 use crate::clock::Started;
 use crate::metrics::CONTENT_TYPE as METRICS;
 
@@ -63,11 +65,17 @@ impl AdminApi {
     }
 
     /// Answers `/metrics`, `/openapi.json` and `/`.
-    pub(super) fn operation(&self, request: &Request<Incoming>) -> RouteResult {
+    pub(super) async fn operation(&self, request: &Request<Incoming>) -> RouteResult {
         only_reading(request)?;
         Ok(match request.uri().path() {
-            "/metrics" => text(METRICS, self.metrics.text(|| self.app.exposition())),
-            "/openapi.json" => json_bytes(StatusCode::OK, openapi::document()),
+            "/metrics" => {
+                let app = Arc::clone(&self.app);
+                text(METRICS, self.metrics.text(self.app.workers(), move || app.exposition()).await?)
+            }
+            "/openapi.json" => {
+                let document = self.app.workers().run(Worker::Operators, openapi::document).await?;
+                json_bytes(StatusCode::OK, document)
+            }
             _ => text(PLAIN, HELP),
         })
     }
@@ -96,8 +104,8 @@ fn text(content_type: &'static str, body: impl Into<Bytes>) -> HttpResponse {
     response
 }
 
-/// A cache of the metrics text. A long text is shared between requests, because writing it for every
-/// request would let clients overload the server.
+/// A cache of the metrics text, which the operators' worker writes. A long text is shared between requests,
+/// because writing it for every request would let clients overload the server.
 #[derive(Debug, Default)]
 pub(super) struct SharedText {
     last: ArcSwapOption<(Started, Bytes)>,
@@ -110,17 +118,21 @@ const LONG: usize = 256 * 1024;
 const SHARED_FOR: Duration = Duration::from_secs(1);
 
 impl SharedText {
-    fn text(&self, make: impl FnOnce() -> String) -> Bytes {
+    async fn text(
+        &self,
+        workers: &BackgroundWorkers,
+        make: impl FnOnce() -> String + Send + 'static,
+    ) -> Result<Bytes, WorkerError> {
         let last = self.last.load_full();
         // While one request writes a new text, others get the previous one.
         let _making = match (self.making.try_lock(), &last) {
             (Ok(making), Some(last)) if last.0.ago() >= SHARED_FOR => Some(making),
-            (_, Some(last)) => return last.1.clone(),
+            (_, Some(last)) => return Ok(last.1.clone()),
             (making, None) => making.ok(),
         };
-        let text = Bytes::from(make());
+        let text = Bytes::from(workers.run(Worker::Operators, make).await?);
         let is_long = text.len() >= LONG;
         self.last.store(is_long.then(|| Arc::new((Started::now(), text.clone()))));
-        text
+        Ok(text)
     }
 }

@@ -108,7 +108,7 @@ impl AdminApi {
                 let value = path.get(start..).unwrap_or_default();
                 self.edit_list_entry(lists::ListEntryPath { list, attribute, value }, &request, slot).await
             }
-            (["candidates"], Method::GET) => Ok(self.candidates()),
+            (["candidates"], Method::GET) => self.candidates().await,
             (["candidates"], _) => Err(ApiError::wrong_method("GET")),
             _ => Err(ApiError::not_found()),
         }

@@ -79,8 +79,11 @@ impl Database {
             Ok(asked.fetch_all(&mut session.connection).await?)
         });
         let rows = rows.await?;
+        let worker = session.purpose.worker();
         session.keep_idle();
-        rows.iter().map(entry).collect()
+        // Each entry may hold two large rules.
+        let parsing = self.workers().run(worker, move || rows.iter().map(entry).collect());
+        parsing.await.unwrap_or_else(|error| Err(error.into()))
     }
 }
 

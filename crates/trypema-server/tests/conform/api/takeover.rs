@@ -82,8 +82,7 @@ fn a_reservation_of_a_killed_server_is_settled_by_another() {
 fn without_redis_nothing_is_reserved_settled_released_or_renewed() {
     for provider in ["redis", "hybrid"] {
         let redis = Server::start().unwrap();
-        let flags = ["--provider", provider, "--redis-url", &redis.url(), "--redis-deadline", "20s"];
-        let service = Service::with_rules(RULES, &flags);
+        let service = server(&redis, provider);
         let ann = json!({"attributes": {"user": "ann"}, "costs": {"tokens": 8}});
         let text = reserve(&service, &ann)["reservation"].clone();
         let key = "/v1/keys/uploads%7Cuser=ann";

@@ -149,3 +149,21 @@ fn rules_in_a_file_are_not_changed() {
         assert!(refused.err.contains("database_url"), "{refused:?}");
     }
 }
+
+/// A rule that counts another unit than requests has keys like any other.
+#[test]
+fn keys_of_a_rule_with_a_unit_are_blocked_and_allowed() {
+    let scene = Scene::start();
+    let service = scene.service(&[]);
+    let rules = RULES.replace("scope: user", "scope: user\n    unit: usd_micros");
+    let path = file(&service, "units.yaml", &format!("units: [usd_micros]\n{rules}"));
+    told(&service, &["rules", "apply", path.to_str().unwrap(), "--yes"]);
+    let key = "per-user|user=ann";
+    let blocked = told(&service, &["keys", "block", key]);
+    assert!(blocked.contains("verdict: \"block\"") && blocked.ends_with("revision 2\n"), "{blocked}");
+    assert!(told(&service, &["keys", "show", key]).contains("\"blocked\": true"));
+    let allowed = told(&service, &["keys", "allow", key]);
+    assert!(allowed.contains("verdict: \"block\" -> \"allow\""), "{allowed}");
+    let unblocked = told(&service, &["keys", "unblock", key]);
+    assert!(unblocked.starts_with("- override per-user"), "{unblocked}");
+}

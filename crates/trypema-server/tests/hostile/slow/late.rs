@@ -39,6 +39,35 @@ fn a_second_head_that_is_trickled_ends_at_the_header_timeout() {
     ends_in_time(&service, &mut stream, |stream| stream.write_all(b"a").is_ok());
 }
 
+/// A complete request of each kind of body.
+const COMPLETE: [&str; 3] = [
+    "GET /healthz HTTP/1.1\r\nhost: test\r\n\r\n",
+    "POST /v1/check HTTP/1.1\r\nhost: test\r\nContent-Length: 31\r\n\r\n{\"attributes\": {\"user\": \"ann\"}}",
+    "POST /v1/check HTTP/1.1\r\nhost: test\r\nTransfer-Encoding: chunked\r\n\r\n\
+     1f\r\n{\"attributes\": {\"user\": \"ann\"}}\r\n0\r\n\r\n",
+];
+
+/// A part of a second head came with the first request, and the rest never comes.
+#[test]
+fn a_second_head_that_stops_ends_at_the_header_timeout() {
+    for first in COMPLETE {
+        let service = impatient("--header-timeout");
+        let mut stream = TcpStream::connect(service.address).unwrap();
+        stream.write_all(format!("{first}GET /healthz HT").as_bytes()).unwrap();
+        ends_in_time(&service, &mut stream, |_| true);
+    }
+}
+
+/// Nothing of another head came with these requests.
+#[test]
+fn silence_after_pipelined_requests_ends_at_the_idle_timeout() {
+    let service = impatient("--idle-timeout");
+    let mut stream = TcpStream::connect(service.address).unwrap();
+    stream.write_all(COMPLETE.concat().as_bytes()).unwrap();
+    ends_in_time(&service, &mut stream, |_| true);
+    assert_eq!(service.metric(r#"trypema_http_requests_total{route="check",status="200"}"#), 2.0);
+}
+
 #[test]
 fn a_body_that_stops_ends_at_the_request_timeout() {
     let service = impatient("--request-timeout");

@@ -1,11 +1,16 @@
 //! `GET /v1/candidates`: compares candidates with their live rules.
 
+use std::sync::Arc;
+
 use http::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
+use trypema::rules::Rule;
 
+use crate::app::App;
+use crate::background_worker::Worker;
 use crate::front::http::response::json;
-use crate::front::http::{AdminApi, HttpResponse};
+use crate::front::http::{AdminApi, HttpResponse, RouteResult};
 use crate::metrics::Comparisons;
 
 /// The decisions of candidates compared with those of their live rules, as this server has counted them
@@ -35,21 +40,27 @@ pub(in crate::front::http) struct CandidateReport {
 }
 
 impl AdminApi {
-    pub(super) fn candidates(&self) -> HttpResponse {
-        let rules = self.app.rules();
-        let report = |candidate: &trypema::rules::Rule| {
-            let Comparisons { both_allowed, both_denied, would_deny, would_allow } =
-                self.app.metrics.rules.comparisons(&candidate.id);
-            Some(CandidateReport {
-                rule: candidate.candidate_for.clone()?,
-                candidate: candidate.id.clone(),
-                share: candidate.share.unwrap_or(1.0),
-                both_allowed,
-                both_denied,
-                would_deny,
-                would_allow,
-            })
-        };
-        json(StatusCode::OK, &CandidatesResponse { candidates: rules.rules().filter_map(report).collect() })
+    pub(super) async fn candidates(&self) -> RouteResult {
+        let app = Arc::clone(&self.app);
+        Ok(self.app.workers().run(Worker::Reads, move || report(&app)).await?)
     }
+}
+
+/// Compares every candidate of the rules in force, of which there may be thousands.
+fn report(app: &App) -> HttpResponse {
+    let rules = app.rules();
+    let report = |candidate: &Rule| {
+        let Comparisons { both_allowed, both_denied, would_deny, would_allow } =
+            app.metrics.rules.comparisons(&candidate.id);
+        Some(CandidateReport {
+            rule: candidate.candidate_for.clone()?,
+            candidate: candidate.id.clone(),
+            share: candidate.share.unwrap_or(1.0),
+            both_allowed,
+            both_denied,
+            would_deny,
+            would_allow,
+        })
+    };
+    json(StatusCode::OK, &CandidatesResponse { candidates: rules.rules().filter_map(report).collect() })
 }

@@ -1,5 +1,7 @@
 //! `/v1/overrides/{key}`: the override of a single key, in place of its rule's limit.
 
+use std::collections::BTreeMap;
+
 use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 use schemars::JsonSchema;
@@ -135,9 +137,7 @@ impl OverrideTarget {
     fn of(stored: &StoredRules, name: &str) -> Result<Self, ApiError> {
         let id = name.split('|').next().unwrap_or_default();
         let rule = stored.rule(id).ok_or_else(no_key)??;
-        let alone = Rule { candidate_for: None, share: None, ..rule.clone() };
-        let alone = RuleSet::compile(&Rules { rules: vec![alone], ..Rules::default() });
-        let rule = alone.map_err(InvalidStoredRules::from)?;
+        let rule = RuleSet::compile(&alone(rule, stored)).map_err(InvalidStoredRules::from)?;
         let key = rule.values_of(name).ok_or_else(no_key)?;
         let name = rule.key_of(&key.rule, &key.values).ok_or_else(no_key)?;
         Ok(Self { key, name, rule })
@@ -169,6 +169,18 @@ impl OverrideTarget {
     fn is_of(&self, stored_override: &Override) -> bool {
         stored_override.rule == self.key.rule
             && self.rule.key_of(&stored_override.rule, &stored_override.key).as_deref() == Some(&*self.name)
+    }
+}
+
+/// Returns a rule set of this rule alone, with everything of the stored rules that the rule refers to. Names every
+/// field, so that a new one is not forgotten.
+fn alone(rule: &Rule, stored: &StoredRules) -> Rules {
+    Rules {
+        units: stored.rules.units.clone(),
+        rules: vec![Rule { candidate_for: None, share: None, ..rule.clone() }],
+        overrides: Vec::new(),
+        allow: BTreeMap::new(),
+        block: BTreeMap::new(),
     }
 }
 

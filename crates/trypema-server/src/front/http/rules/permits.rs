@@ -47,7 +47,7 @@ impl RulesetPermits {
     pub(super) async fn acquire(&self, worker: Worker) -> Result<RulesetPermit<'_>, ApiError> {
         let (permits, queued) = match worker {
             Worker::Changes => (&self.changes, None),
-            Worker::Reads => {
+            Worker::Reads | Worker::Operators => {
                 let busy = |_| ApiError::unavailable("too many dry runs are queued; retry");
                 (&self.dry_runs, Some(self.queue.try_acquire().map_err(busy)?))
             }

@@ -179,7 +179,7 @@ impl AdminApi {
         let response = self.json_on(worker, StatusCode::OK, EditResponse::from(edited)).await?;
         Ok(match worker {
             Worker::Changes => with_accounting(with_etag(response, revision), Accounting::MustSend),
-            Worker::Reads => with_etag(response, revision),
+            Worker::Reads | Worker::Operators => with_etag(response, revision),
         })
     }
 }
