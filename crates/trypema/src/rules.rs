@@ -41,7 +41,7 @@ pub use definition::{
     SuppressedNumbers, TierNumbers, WhileBlocked, WindowNumbers,
 };
 pub use document::{Document, Parsed};
-pub use endpoint::normalize_path;
+pub use endpoint::{has_dot_segments, normalize_path};
 pub use engine::Engine;
 #[cfg(feature = "tower")]
 pub(crate) use engine::SelectProvider;
