@@ -41,6 +41,8 @@ pub use definition::{
     SuppressedNumbers, TierNumbers, WhileBlocked, WindowNumbers,
 };
 pub use document::{Document, Parsed};
+#[cfg(feature = "tower")]
+pub(crate) use endpoint::canonical as canonical_path;
 pub use endpoint::{has_dot_segments, normalize_path};
 pub use engine::Engine;
 #[cfg(feature = "tower")]

@@ -5,7 +5,8 @@ mod readings;
 
 use std::borrow::Cow;
 
-pub(super) use path::{Path, canonical, encode, is_text, segments};
+pub(crate) use path::canonical;
+pub(super) use path::{Path, encode, is_text, segments};
 pub use path::{has_dot_segments, normalize_path};
 pub(super) use readings::MAX_READINGS;
 

@@ -52,7 +52,7 @@ impl<'a> Path<'a> {
 
 /// Returns the reading of a path that an operator has written: encoded slashes are slashes, and `.` and `..`
 /// are resolved. It is one of the readings of the same path in a request.
-pub(in crate::rules) fn canonical(path: &str) -> Cow<'_, str> {
+pub(crate) fn canonical(path: &str) -> Cow<'_, str> {
     canonical_without_query(without_query(path))
 }
 
