@@ -29,7 +29,7 @@ const SPELLED: [(&str, &str); 10] = [
 ];
 
 /// A path that servers may read in more than six ways.
-const AMBIGUOUS: &str = r"/a%2Fb//../c\d";
+const AMBIGUOUS: &str = "/a%2Fb//../c%5Cd";
 
 fn has_dots(path: &str) -> bool {
     path.contains("..") || path.contains("%2e")
