@@ -177,7 +177,8 @@ mod tests {
             let mut readings = readings(path);
             assert_eq!(readings[0], canonical(path), "{path}");
             let mut expected = expected.to_vec();
-            (readings.sort(), expected.sort());
+            readings.sort();
+            expected.sort();
             assert_eq!(readings, expected, "{path}");
         }
         assert!(Path::new("/a%2Fb//../c\\d").is_ambiguous());

@@ -75,13 +75,12 @@ impl PathNode {
         }
         let prefix = self.prefix.as_ref().map_or(0, |prefix| prefix.max_checks(method));
         let exact = self.exact.max_checks(method);
-        let mut bounds = WalkBounds::default();
-        for walks in 1..bounds.len() {
-            let below = |walks: usize| any[walks] + on[walks];
+        let below = |walks: usize| any[walks] + on[walks];
+        std::array::from_fn(|walks| match walks.checked_sub(1) {
+            None => 0,
             // Either all walks go on, or one ends here.
-            bounds[walks] = prefix + below(walks).max(exact + below(walks - 1));
-        }
-        bounds
+            Some(others) => prefix + below(walks).max(exact + below(others)),
+        })
     }
 }
 
