@@ -9,10 +9,11 @@ mod settings;
 use std::collections::HashMap;
 use std::num::NonZeroU64;
 
-use http::HeaderName;
+use http::{HeaderName, StatusCode};
 use trypema::http::HeaderStyle;
 
 use crate::deny_status::DenyStatus;
+use crate::settings::forward_auth::DotSegments;
 
 /// The profile of `/v1/forward-auth` without a name.
 pub(crate) const DEFAULT: &str = "default";
@@ -35,6 +36,8 @@ pub(crate) struct Profile {
     pub(crate) cost: NonZeroU64,
     pub(crate) deny_status: DenyStatus,
     pub(crate) headers: HeaderStyle,
+    /// For the path that the client has written.
+    pub(crate) dot_segments: DotSegments,
 }
 
 /// One attribute of a request.
@@ -94,6 +97,18 @@ impl Default for Profile {
             cost: NonZeroU64::MIN,
             deny_status: DenyStatus::TOO_MANY_REQUESTS,
             headers: HeaderStyle::Standard,
+            dot_segments: DotSegments::default(),
+        }
+    }
+}
+
+impl Profile {
+    /// Returns the status of a request whose path is refused: 400, unless the profile is for `auth_request`, which
+    /// makes a 500 of it.
+    pub(crate) fn refusal_status(&self) -> StatusCode {
+        match self.deny_status.status() {
+            status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => status,
+            _ => StatusCode::BAD_REQUEST,
         }
     }
 }

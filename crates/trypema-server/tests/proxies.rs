@@ -37,6 +37,8 @@ mod limits;
 mod litellm;
 #[path = "proxies/operations.rs"]
 mod operations;
+#[path = "proxies/paths.rs"]
+mod paths;
 #[path = "proxies/proxy.rs"]
 mod proxy;
 #[path = "proxies/published.rs"]

@@ -155,6 +155,20 @@ pub enum TrypemaError {
         /// The reason.
         reason: String,
     },
+    /// A path that servers may read in too many ways: it is not known which rules are for it.
+    #[cfg(feature = "rules")]
+    #[error(
+        "invalid path: servers may read it in more than {max_readings} ways; write it without dot segments, \
+         backslashes, encoded slashes and empty segments"
+    )]
+    AmbiguousPath {
+        /// The most readings that a path may have.
+        max_readings: usize,
+    },
+    /// A path with a segment `.` or `..`, which front ends refuse unless their settings say otherwise.
+    #[cfg(feature = "rules")]
+    #[error("invalid path: it has a segment `.` or `..`, perhaps an encoded one")]
+    DotSegments,
     /// A request without an attribute that a rule with `if_missing: error` needs.
     #[cfg(feature = "rules")]
     #[error("the request has no {attribute:?}, which rule {rule:?} needs")]

@@ -41,7 +41,9 @@ pub use definition::{
     SuppressedNumbers, TierNumbers, WhileBlocked, WindowNumbers,
 };
 pub use document::{Document, Parsed};
-pub use endpoint::normalize_path;
+#[cfg(feature = "tower")]
+pub(crate) use endpoint::canonical as canonical_path;
+pub use endpoint::{has_dot_segments, normalize_path};
 #[cfg(feature = "tower")]
 pub(crate) use engine::SelectProvider;
 pub use engine::{Engine, UndoneCounts};

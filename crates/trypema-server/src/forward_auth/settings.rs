@@ -59,6 +59,7 @@ impl ProfileSettings {
         if let Some(headers) = self.headers {
             profile.headers = headers.into();
         }
+        profile.dot_segments = self.dot_segments.unwrap_or_default();
         profile
     }
 

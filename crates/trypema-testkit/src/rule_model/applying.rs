@@ -2,6 +2,7 @@
 
 use trypema::rules::{Condition, IfMissing, KeyVerdict, Numbers, Override, Rule, Rules, Scope};
 
+use super::draw::SEVERAL_READINGS;
 use super::limit::ModelLimit;
 use crate::rule_trace::SetBody;
 
@@ -170,8 +171,9 @@ fn placeholders(rule: &Rule) -> Vec<String> {
 /// Whether a rule's endpoints, plans and conditions are for a set.
 fn is_for(rule: &Rule, set: &SetBody) -> bool {
     let (endpoint, plan) = (set.attributes.get("endpoint"), set.attributes.get("plan"));
-    let has_endpoint = rule.endpoints.is_empty()
-        || endpoint.is_some_and(|path| rule.endpoints.iter().any(|pattern| is_at(pattern, path)));
+    let is_for_path = |path: &str| rule.endpoints.iter().any(|pattern| is_at(pattern, path));
+    let has_endpoint =
+        rule.endpoints.is_empty() || endpoint.is_some_and(|path| readings(path).any(is_for_path));
     let has_plan = rule.plan_tiers.is_empty() || plan.is_some_and(|plan| rule.plan_tiers.contains(plan));
     let holds = |(name, condition): (&String, &Condition)| {
         let value = set.attributes.get(name);
@@ -185,6 +187,13 @@ fn is_for(rule: &Rule, set: &SetBody) -> bool {
         }
     };
     has_endpoint && has_plan && rule.when.iter().all(holds)
+}
+
+/// "A rule applies if it matches any reading." Returns the readings of the only path with several that is drawn, and
+/// others as they are.
+fn readings(path: &str) -> impl Iterator<Item = &str> {
+    let several = if path == SEVERAL_READINGS { &["/b", "/c/b", "/c/../b"][..] } else { &[] };
+    several.iter().copied().chain(several.is_empty().then_some(path))
 }
 
 /// Whether an endpoint, which is a path or ends with `/**`, is for a path.

@@ -24,6 +24,9 @@ const ATTRIBUTES: [(&str, &[&str]); 4] = [
     ("user", &["ann", "bob", "root"]),
 ];
 
+/// A path that servers read in several ways.
+pub(super) const SEVERAL_READINGS: &str = "/c//../b";
+
 /// Values of conditions, for any attribute.
 const PATTERNS: [&str; 12] =
     ["gpt-5", "claude-3", "eu-1", "acme", "ann", "gpt-*", "*-mini", "*-*", "*-1", "a*", "g*-5", "*o*"];
@@ -180,7 +183,8 @@ fn set(random: &mut Random) -> SetBody {
         }
     }
     if random.once_in(2) {
-        attributes.insert("endpoint".to_owned(), random.pick(&["/a", "/b", "/b/c", "/c"]).to_owned());
+        let path = random.pick(&["/a", "/b", "/b/c", "/c", SEVERAL_READINGS]);
+        attributes.insert("endpoint".to_owned(), path.to_owned());
     }
     if random.once_in(3) {
         attributes.insert("plan".to_owned(), random.pick(&["free", "pro"]).to_owned());

@@ -28,7 +28,8 @@ pub enum ErrorCode {
     RateLimited,
     /// An operator blocked the client, by a block list or by an override of its key: 403.
     Blocked,
-    /// The request lacks an attribute that a rule with `if_missing: error` needs: 400.
+    /// The request lacks an attribute that a rule with `if_missing: error` needs, or its path has dot segments
+    /// or too many readings: 400.
     BadRequest,
     /// The store is unreachable: 503.
     ServiceUnavailable,
@@ -63,7 +64,7 @@ impl ErrorCode {
             Self::TooManyAttempts => "Too many attempts",
             Self::RateLimited => "Too many requests",
             Self::Blocked => "Blocked",
-            Self::BadRequest => "The request is incomplete",
+            Self::BadRequest => "The request is invalid",
             Self::ServiceUnavailable => "The service is temporarily unavailable",
             Self::InternalServerError => "The service failed",
         }
@@ -71,7 +72,8 @@ impl ErrorCode {
 }
 
 /// Returns [`ServiceUnavailable`](ErrorCode::ServiceUnavailable) if Redis is unreachable or does not reply in
-/// time, or if a later call may know the reservation, [`BadRequest`](ErrorCode::BadRequest) if the request lacks an attribute, and
+/// time, or if a later call may know the reservation, [`BadRequest`](ErrorCode::BadRequest) if the request lacks an
+/// attribute or its path is invalid, and
 /// [`InternalServerError`](ErrorCode::InternalServerError) otherwise.
 impl From<&TrypemaError> for ErrorCode {
     fn from(error: &TrypemaError) -> Self {
@@ -86,7 +88,10 @@ impl From<&TrypemaError> for ErrorCode {
                 Self::ServiceUnavailable
             }
             #[cfg(feature = "rules")]
-            TrypemaError::MissingAttribute { .. } | TrypemaError::MissingCost { .. } => Self::BadRequest,
+            TrypemaError::MissingAttribute { .. }
+            | TrypemaError::MissingCost { .. }
+            | TrypemaError::AmbiguousPath { .. }
+            | TrypemaError::DotSegments => Self::BadRequest,
             _ => Self::InternalServerError,
         }
     }

@@ -14,14 +14,14 @@ use std::time::Duration;
 
 use super::address::CanonicalNetwork;
 use super::condition::{CompiledCondition, Condition};
-use super::definition::{Action, IfMissing, Numbers, Rule, Rules, Scope};
-use super::endpoint::{EndpointPattern, Path};
+use super::definition::{Action, IfMissing, KeyVerdict, Numbers, Rule, Rules, Scope};
+use super::endpoint::{EndpointPattern, canonical, upper_case_method};
 use super::index::{ConditionKey, IndexProperties, Map};
 use super::pattern::{placeholders, problem_with_name};
 use super::period::Period;
 use super::problem::{FieldPath, InvalidRules, Problems, RuleProblem};
 use super::request::{MAX_ATTRIBUTES, REQUESTS};
-use super::set::{CompiledRule, List, Lists, Placeholder, RuleSet, Values};
+use super::set::{CompiledRule, List, Lists, METHOD, Placeholder, RuleSet, Values};
 
 /// The longest rule id, in bytes. Ids are part of every counter name and of response headers.
 pub(super) const MAX_ID_BYTES: usize = 64;
@@ -87,8 +87,8 @@ impl Compiler<'_> {
         self.check_candidates(&written.rules, &all);
         self.overrides(&mut rules, written);
         let lists = Lists {
-            allow: self.list(&written.allow, &FieldPath::of("allow")),
-            block: self.list(&written.block, &FieldPath::of("block")),
+            allow: self.list(&written.allow, KeyVerdict::Allow),
+            block: self.list(&written.block, KeyVerdict::Block),
         };
         rules.sort_by(|one, other| {
             (one.rule.priority, &one.rule.id).cmp(&(other.rule.priority, &other.rule.id))
@@ -324,14 +324,22 @@ impl Compiler<'_> {
         }
     }
 
-    fn list(&mut self, written: &BTreeMap<String, Vec<String>>, field: &FieldPath) -> Vec<List> {
+    fn list(&mut self, written: &BTreeMap<String, Vec<String>>, verdict: KeyVerdict) -> Vec<List> {
+        let all = FieldPath::of(match verdict {
+            KeyVerdict::Allow => "allow",
+            KeyVerdict::Block => "block",
+        });
         let mut lists = Vec::new();
         for (name, values) in written {
-            let field = field.then(name);
+            let field = all.then(name);
             if let Some(reason) = problem_with_name(name) {
                 self.refuse(&field, format!("attribute {name:?} {reason}"));
             } else if let Some(attribute) = self.attribute(name, &field) {
-                lists.push(List { attribute, values: self.values(name, values, &field) });
+                let values = match verdict {
+                    KeyVerdict::Block if name == METHOD => Values::of_blocked_methods(values),
+                    _ => self.values(name, values, &field),
+                };
+                lists.push(List { attribute, values });
             }
         }
         lists
@@ -354,7 +362,7 @@ impl Compiler<'_> {
                 Values::Networks(values.iter().enumerate().filter_map(network).collect())
             }
             "endpoint" => {
-                let path = |value: &String| (Path::new(value).as_str().into(), ());
+                let path = |value: &String| (canonical(value).into(), ());
                 Values::Paths(values.iter().map(path).collect())
             }
             _ => Values::Texts(values.iter().map(|value| (value.as_str().into(), ())).collect()),
@@ -399,6 +407,13 @@ fn problem_with_postpaid(strategy: &Numbers) -> Option<&'static str> {
             Some("the strategy concurrency limits what is held at the moment: nothing is counted afterwards")
         }
         _ => None,
+    }
+}
+
+impl Values {
+    fn of_blocked_methods(values: &[String]) -> Self {
+        let method = |value: &String| (upper_case_method(value).into(), ());
+        Self::MethodsInAnyCase(values.iter().map(method).collect())
     }
 }
 
@@ -449,6 +464,9 @@ impl RuleSet {
                 &IndexProperties { endpoints, plans, attributes, main_condition, tested_conditions },
             );
         }
-        self.applying_upper_bound = self.index.applying_upper_bound();
+        let rules = &self.rules;
+        let counts_by_endpoint =
+            |rule: u32| rules.get(rule as usize).is_some_and(CompiledRule::counts_by_endpoint);
+        self.applying_upper_bound = self.index.applying_upper_bound(&counts_by_endpoint);
     }
 }

@@ -4,6 +4,7 @@
 use sha2::{Digest, Sha256};
 
 use super::address::key_of;
+use super::endpoint::upper_case_method;
 use crate::address_key::AddressKey;
 
 /// The longest name in bytes, because names appear in responses and logs. A longer name is replaced with a
@@ -56,16 +57,19 @@ pub(crate) enum PlaceholderValue<'a> {
     Text(&'a str),
     /// A path. The root is the empty string here and is written as `/`.
     Path(&'a str),
+    /// An HTTP method, in any case.
+    Method(&'a str),
     /// A client address, already reduced to its key.
     Address(AddressKey),
 }
 
 impl<'a> PlaceholderValue<'a> {
-    /// Converts the value of an attribute. An `ip` becomes its address key, so that each address has one
-    /// spelling.
+    /// Converts the value of an attribute. An `ip` becomes its address key and a `method` is written in upper
+    /// case, so that each has one spelling.
     pub(super) fn of(name: &str, value: &'a str) -> Self {
         match name {
             "ip" => key_of(value).map_or(Self::Text(value), Self::Address),
+            "method" => Self::Method(value),
             _ => Self::Text(value),
         }
     }
@@ -73,6 +77,7 @@ impl<'a> PlaceholderValue<'a> {
     fn write(self, text: &mut String) {
         match self {
             Self::Text(value) => escape(text, value),
+            Self::Method(method) => escape(text, &upper_case_method(method)),
             Self::Address(address) => escape(text, address.as_str()),
             Self::Path("") => text.push('/'),
             Self::Path(path) => escape(text, path),

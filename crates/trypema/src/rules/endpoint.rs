@@ -1,6 +1,14 @@
-//! Endpoints: the patterns in rules, and the paths of requests.
+//! Endpoints: the patterns in rules, and the paths and methods of requests.
+
+mod path;
+mod readings;
 
 use std::borrow::Cow;
+
+pub(crate) use path::canonical;
+pub(super) use path::{Path, encode, is_text, segments};
+pub use path::{has_dot_segments, normalize_path};
+pub(super) use readings::MAX_READINGS;
 
 /// The most segments of a pattern: more than a person writes. It bounds the depth of the index and the work
 /// of matching.
@@ -47,7 +55,7 @@ impl EndpointPattern {
     }
 
     /// Whether a request is for this endpoint. Used to explain a single rule; the index finds all matching
-    /// rules at once.
+    /// rules at once. The method is in [upper case](upper_case_method).
     pub(super) fn matches(&self, method: Option<&str>, path: Option<&Path<'_>>) -> bool {
         let is_method =
             self.method.as_deref().is_none_or(|wanted| methods_of(method).any(|given| given == wanted));
@@ -65,8 +73,22 @@ impl EndpointPattern {
     }
 }
 
-/// Returns the methods that a request counts as. A `HEAD` request also counts as `GET`, because a route that
-/// serves `GET` serves `HEAD`.
+/// Returns the form in which rules compare a method. Methods differ by case, but some applications serve
+/// `post` as `POST`.
+pub(super) fn upper_case_method(method: &str) -> Cow<'_, str> {
+    match is_upper_case(method) {
+        true => Cow::Borrowed(method),
+        false => Cow::Owned(method.to_ascii_uppercase()),
+    }
+}
+
+/// Whether a method is written in the form in which rules compare it.
+pub(super) fn is_upper_case(method: &str) -> bool {
+    !method.bytes().any(|byte| byte.is_ascii_lowercase())
+}
+
+/// Returns the methods that a request counts as, given its method in upper case. A `HEAD` request also counts
+/// as `GET`, because a route that serves `GET` serves `HEAD`.
 pub(super) fn methods_of(method: Option<&str>) -> impl Iterator<Item = &str> {
     let of_head = method.filter(|method| *method == "HEAD").map(|_| "GET");
     method.into_iter().chain(of_head)
@@ -97,139 +119,6 @@ fn is_placeholder(text: &str) -> bool {
     name.is_some_and(|name| !name.is_empty() && !name.contains(['{', '}', '*', ':']))
 }
 
-/// A request path, in the one or two ways in which servers read it.
-///
-/// The plain reading has no query, no empty segments and no needless percent-encoding. In the second reading,
-/// encoded slashes are slashes, and `.` and `..` are resolved; it is kept only if it differs from the first.
-/// Some servers use one reading and some the other, so a rule applies if either reading matches. A client
-/// cannot evade a rule by spelling a path differently.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Path<'a> {
-    plain: Cow<'a, str>,
-    resolved: Option<String>,
-}
-
-impl<'a> Path<'a> {
-    pub(super) fn new(path: &'a str) -> Self {
-        let path = &path[..path.bytes().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(path.len())];
-        if is_plain(path.as_bytes()) {
-            return Self { plain: Cow::Borrowed(path), resolved: None };
-        }
-        let segments: Vec<Cow<'_, str>> =
-            path.split('/').map(decode).filter(|text| !text.is_empty()).collect();
-        let plain = join(&segments);
-        let mut resolved: Vec<Cow<'_, str>> = Vec::new();
-        let whole = plain.replace("%2F", "/");
-        for segment in whole.split('/') {
-            match segment {
-                "" | "." => {}
-                ".." => drop(resolved.pop()),
-                segment => resolved.push(segment.into()),
-            }
-        }
-        let resolved = Some(join(&resolved)).filter(|resolved| *resolved != plain);
-        Self { plain: Cow::Owned(plain), resolved }
-    }
-
-    /// Returns the reading for counter names: the resolved one, if there are two. Each segment follows a
-    /// slash; the root is the empty string.
-    pub(super) fn as_str(&self) -> &str {
-        self.resolved.as_deref().unwrap_or(&self.plain)
-    }
-
-    /// Returns the same path in a form that [`Path::new`] parses back: a `?` or `#` in a segment stays
-    /// percent-encoded.
-    pub(super) fn to_normal_form(&self) -> String {
-        match self.as_str() {
-            "" => "/".to_owned(),
-            path => encode(path),
-        }
-    }
-
-    /// Whether the path decodes to valid text without NUL. An override cannot name any other path.
-    pub(super) fn is_text(&self) -> bool {
-        !self.as_str().contains(['\0', char::REPLACEMENT_CHARACTER])
-    }
-
-    /// Returns all readings of the path.
-    pub(super) fn readings(&self) -> impl Iterator<Item = &str> {
-        std::iter::once(&*self.plain).chain(self.resolved.as_deref())
-    }
-}
-
-/// Returns the normal form of a path: without a query, a fragment, empty segments, `.`, `..` and needless
-/// percent-encoding. Rules, overrides and lists treat all spellings of a path as this one.
-///
-/// ```
-/// use trypema::rules::normalize_path;
-///
-/// assert_eq!(normalize_path("//admin/./%73ettings/?tab=1"), "/admin/settings");
-/// assert_eq!(normalize_path(""), "/");
-/// ```
-pub fn normalize_path(path: &str) -> String {
-    Path::new(path).to_normal_form()
-}
-
-/// Percent-encodes the characters that would end a decoded path.
-pub(super) fn encode(path: &str) -> String {
-    path.replace('?', "%3F").replace('#', "%23")
-}
-
-/// Returns the segments of a path that is empty or starts with a slash.
-pub(super) fn segments(path: &str) -> impl Iterator<Item = &str> + Clone {
-    // The part before the first slash is empty.
-    path.split('/').skip(1)
-}
-
-fn join(segments: &[Cow<'_, str>]) -> String {
-    let mut path = String::new();
-    for segment in segments {
-        path.push('/');
-        path.push_str(segment);
-    }
-    path
-}
-
-/// Whether a path is already in plain form. Most are, and then nothing is copied.
-fn is_plain(path: &[u8]) -> bool {
-    let is_odd = |pair: &[u8]| pair[0] == b'/' && matches!(pair[1], b'/' | b'.');
-    let ends_well = path.last().is_none_or(|last| *last != b'/');
-    path.first().is_none_or(|first| *first == b'/')
-        && ends_well
-        && !path.contains(&b'%')
-        && !path.windows(2).any(is_odd)
-}
-
-/// Decodes a segment, except for `/` and `%`, which stay encoded. A `%` without two hexadecimal digits is
-/// taken literally and is encoded as well.
-fn decode(segment: &str) -> Cow<'_, str> {
-    if !segment.contains('%') {
-        return Cow::Borrowed(segment);
-    }
-    let bytes = segment.as_bytes();
-    let mut plain = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let escaped = bytes.get(at + 1..at + 3).filter(|_| bytes[at] == b'%').and_then(hexadecimal);
-        match escaped {
-            Some(needed @ (b'/' | b'%')) => {
-                plain.extend_from_slice(if needed == b'/' { b"%2F" } else { b"%25" })
-            }
-            Some(byte) => plain.push(byte),
-            None if bytes[at] == b'%' => plain.extend_from_slice(b"%25"),
-            None => plain.push(bytes[at]),
-        }
-        at += if escaped.is_some() { 3 } else { 1 };
-    }
-    Cow::Owned(String::from_utf8_lossy(&plain).into_owned())
-}
-
-fn hexadecimal(digits: &[u8]) -> Option<u8> {
-    let digit = |byte: &u8| (*byte as char).to_digit(16);
-    let value = digits.iter().try_fold(0, |value, byte| Some(value * 16 + digit(byte)?))?;
-    u8::try_from(value).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -252,6 +141,100 @@ mod tests {
         assert!(is_match("/users/{id}", "/users/7"));
         let head = EndpointPattern::parse("GET /x").unwrap();
         assert!(head.matches(Some("HEAD"), Some(&Path::new("/x"))), "what serves GET serves HEAD");
+    }
+
+    fn readings(path: &str) -> Vec<String> {
+        let path = Path::new(path);
+        assert!(!path.is_ambiguous());
+        path.readings().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_path_has_the_readings_of_its_servers() {
+        for (path, expected) in [
+            ("/login", &["/login"][..]),
+            ("", &[""]),
+            ("/", &[""]),
+            ("//", &[""]),
+            ("/a//b/", &["/a/b"]),
+            ("/.well-known/%61..b/c.txt", &["/.well-known/a..b/c.txt"]),
+            ("/caf%C3%A9;v=1/x%20y", &["/café;v=1/x y"]),
+            ("/api//../login", &["/login", "/api/../login", "/api/login"]),
+            (
+                "/a%2Fb/../api/login",
+                &["/a/api/login", "/a%2Fb/../api/login", "/a/b/../api/login", "/api/login"],
+            ),
+            (r"/x\..\api/login", &[r"/x\..\api/login", "/x/../api/login", "/api/login"]),
+            ("/admin//..", &["", "/admin/..", "/admin"]),
+            ("/files%2F..%2Fx", &["/x", "/files%2F..%2Fx", "/files/../x"]),
+            (r"/a%5cb", &[r"/a\b", "/a/b"]),
+            ("//x/login", &["/x/login", "/login"]),
+            (r"/\x/login", &[r"/\x/login", "/x/login", "/login"]),
+            ("/a/.\t./login", &["/a/.\t./login", "/a/../login", "/login"]),
+            ("/login ", &["/login ", "/login"]),
+            ("/x/%2e%2e/../y", &["/y", "/x/../../y", "/x/y"]),
+        ] {
+            let mut readings = readings(path);
+            assert_eq!(readings[0], canonical(path), "{path}");
+            let mut expected = expected.to_vec();
+            readings.sort();
+            expected.sort();
+            assert_eq!(readings, expected, "{path}");
+        }
+        assert!(Path::new("/a%2Fb//../c\\d").is_ambiguous());
+        assert!(Path::new(&"/%2e%2e//a\\%5c".repeat(1_000)).is_ambiguous());
+        // Many spellings, but one reading.
+        assert_eq!(readings(&("/a".to_owned() + &"//".repeat(1_000) + "b")), ["/a/b"]);
+    }
+
+    #[test]
+    fn dot_segments_are_found_wherever_a_server_sees_them() {
+        for path in [
+            "/.",
+            "/..",
+            "/a/./b",
+            "/a/../b",
+            "/a/%2e",
+            "/a/%2E./b",
+            "/a%2f..",
+            "/a%5C%2e%2E%5cb",
+            r"/a\..\b",
+            "..",
+            "/a/..?q",
+            "/a/.. ",
+            "/a/.\t.\n/b",
+            "/..//",
+        ] {
+            assert!(has_dot_segments(path), "{path}");
+        }
+        for path in [
+            "",
+            "/",
+            "//",
+            "/...",
+            "/a..",
+            "/..a/b",
+            "/.well-known",
+            "/a.b/c.txt",
+            "/%2e%2e%2e",
+            "/a?/../",
+            "/%252e%252e/x",
+            "/..;/x",
+            "/.%2",
+            "/%2",
+        ] {
+            assert!(!has_dot_segments(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn methods_are_compared_in_upper_case() {
+        for (given, upper) in
+            [("GET", "GET"), ("get", "GET"), ("PoSt", "POST"), ("", ""), ("m-search", "M-SEARCH")]
+        {
+            assert_eq!(upper_case_method(given), upper);
+            assert_eq!(is_upper_case(given), given == upper);
+        }
     }
 
     #[test]
@@ -283,16 +266,15 @@ mod tests {
             ("/%%341", "/%2541"),
             ("/x/../%C3%A9?q=1", "/é"),
         ] {
-            let read = Path::new(path);
-            assert_eq!(read.to_normal_form(), normal_form, "{path}");
-            assert_eq!(Path::new(normal_form).as_str(), read.as_str(), "{path}");
-            assert!(read.is_text(), "{path}");
+            assert_eq!(normalize_path(path), normal_form, "{path}");
+            assert_eq!(canonical(normal_form), canonical(path), "{path}");
+            assert!(is_text(path), "{path}");
         }
-        assert!(!Path::new("/%ff").is_text() && !Path::new("/%00").is_text());
+        assert!(!is_text("/%ff") && !is_text("/%00"));
     }
 
     #[test]
-    fn both_readings_of_a_path_count() {
+    fn all_readings_of_a_path_count() {
         // A router that does not resolve `..` takes it for an ordinary segment.
         for path in ["/files/../secret", "/files/%2e%2e/secret", "/files/..%2Fsecret", "/files%2fx"] {
             assert!(is_match("/files/**", path), "{path}");
@@ -304,7 +286,7 @@ mod tests {
     #[test]
     fn endless_paths_are_bounded() {
         let long = "/a".repeat(100_000);
-        assert_eq!(segments(Path::new(&long).as_str()).count(), 100_000);
+        assert_eq!(segments(&canonical(&long)).count(), 100_000);
         assert!(is_match("/a/**", &long) && !is_match("/a", &long));
         let and_back = format!("/api{}{}/search", "/a".repeat(100), "/..".repeat(100));
         assert!(is_match("/api/search", &and_back));

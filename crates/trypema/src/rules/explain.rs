@@ -7,7 +7,7 @@ use super::definition::Rule;
 use super::endpoint::EndpointPattern;
 use super::index::MatchedRules;
 use super::request::{IndexedSet, Request};
-use super::set::{CompiledRule, ListMatch, RuleSet};
+use super::set::{CompiledRule, ListMatch, MatchedPath, RuleSet};
 use super::verdict::{RuleDecision, Verdict};
 use crate::error::TrypemaError;
 
@@ -174,7 +174,10 @@ impl RuleSet {
     fn reason_of_set(&self, number: u32, rule: &CompiledRule, indexed: &IndexedSet<'_>) -> NotApplyingReason {
         let has_plan = |wanted: &String| indexed.plan == Some(wanted);
         let is_endpoint = rule.endpoints.is_empty()
-            || rule.endpoints.iter().any(|endpoint| endpoint.matches(indexed.method, indexed.path.as_ref()));
+            || rule
+                .endpoints
+                .iter()
+                .any(|endpoint| endpoint.matches(indexed.method.as_deref(), indexed.path.as_ref()));
         if !rule.rule.enabled {
             NotApplyingReason::Disabled
         } else if !is_endpoint {
@@ -201,15 +204,17 @@ impl RuleSet {
         }
     }
 
-    /// Whether the rule is a candidate, and the request's key is outside its share.
+    /// Whether the rule is a candidate, and a key of the request is outside its share.
     fn is_outside_share(&self, number: u32, rule: &CompiledRule, indexed: &IndexedSet<'_>) -> bool {
-        let mut found = MatchedRules::default();
-        self.candidate_index.find(indexed, &mut found);
-        let entry = found.as_slice().iter().find(|entry| entry.rule == number);
-        entry.is_some_and(|entry| {
-            let mut key = String::new();
-            rule.write_key(&mut key, *entry, indexed);
-            !rule.is_in_share(&key)
+        indexed.paths().any(|path| {
+            let mut found = MatchedRules::default();
+            self.candidate_index.find_by_path(indexed, path, &mut found);
+            let entry = found.as_slice().iter().find(|entry| entry.rule == number);
+            entry.is_some_and(|entry| {
+                let mut key = String::new();
+                rule.write_key(&mut key, MatchedPath { entry: *entry, path }, indexed);
+                !rule.is_in_share(&key)
+            })
         })
     }
 }

@@ -16,7 +16,7 @@ use foldhash::quality::RandomState;
 use hashbrown::HashMap;
 
 use super::condition::CompiledCondition;
-use super::endpoint::{EndpointPattern, Path, Segment, methods_of, segments};
+use super::endpoint::{EndpointPattern, Segment, methods_of, segments};
 use super::request::IndexedSet;
 use crate::check::MAX_CHECKS;
 
@@ -133,6 +133,21 @@ impl Index {
         self.search(indexed, |by_attributes| by_attributes.find(indexed, matched));
     }
 
+    /// Adds the rules that apply by one of the [paths](IndexedSet::paths) of a request.
+    pub(super) fn find_by_path(
+        &self,
+        indexed: &IndexedSet<'_>,
+        path: Option<&str>,
+        matched: &mut MatchedRules,
+    ) {
+        let mut search =
+            Search { indexed, visit: |by_attributes: &AttributeIndex| by_attributes.find(indexed, matched) };
+        self.any_endpoint.search(&mut search);
+        if let Some(path) = path {
+            self.root.search(segments(path), &mut search);
+        }
+    }
+
     /// Calls `visit` for every rule whose endpoints, methods, plans and conditions match the request. The arguments are
     /// the number of the rule, and the attribute that the request lacks, if this keeps the rule from
     /// applying. A rule with several endpoints may be visited several times.
@@ -143,7 +158,7 @@ impl Index {
     fn search(&self, indexed: &IndexedSet<'_>, visit: impl FnMut(&AttributeIndex)) {
         let mut search = Search { indexed, visit };
         self.any_endpoint.search(&mut search);
-        for path in indexed.path.iter().flat_map(Path::readings) {
+        for path in indexed.paths().flatten() {
             self.root.search(segments(path), &mut search);
         }
     }
@@ -183,7 +198,7 @@ impl Methods {
         if self.each.is_empty() {
             return;
         }
-        for plans in methods_of(search.indexed.method).filter_map(|method| self.each.get(method)) {
+        for plans in methods_of(search.indexed.method.as_deref()).filter_map(|method| self.each.get(method)) {
             plans.search(search);
         }
     }

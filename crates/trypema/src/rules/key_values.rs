@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::counter::{self, PlaceholderValue};
-use super::endpoint::{Path, encode};
+use super::endpoint::{canonical, encode, normalize_path};
 use super::set::{ENDPOINT, RuleSet};
 
 /// The contents of a counter name: the rule and the values of its placeholders.
@@ -20,7 +20,9 @@ pub struct KeyValues {
 
 impl RuleSet {
     /// Parses a counter name, as found in [`RuleDecision::key`](super::RuleDecision::key). Returns `None` if
-    /// the name belongs to no rule, or if the values were so long that the name contains only their digest.
+    /// the name belongs to no rule, if the values were so long that the name contains only their digest, or if the
+    /// path is one that no override can name: a reading with dot segments or encoded slashes, which requests
+    /// have beside another one.
     ///
     /// ```
     /// use trypema::rules::RuleSet;
@@ -55,8 +57,12 @@ impl RuleSet {
         if let Some(endpoint) = values.get_mut(ENDPOINT) {
             // Paths are stored decoded: encode a `?` or `#`, so that it does not end the path.
             let encoded = encode(endpoint);
-            let path = Path::new(&encoded);
-            *endpoint = rule.endpoint_like(&path).map_or_else(|| path.to_normal_form(), ToOwned::to_owned);
+            let path = canonical(&encoded);
+            let own = rule.endpoint_like(&path).map(ToOwned::to_owned);
+            if own.is_none() && !is_as_canonical(endpoint) {
+                return None;
+            }
+            *endpoint = own.unwrap_or_else(|| normalize_path(&encoded));
         }
         Some(KeyValues { rule: rule.rule.id.clone(), values })
     }
@@ -89,6 +95,12 @@ impl RuleSet {
         let canonical = self.values_of(key).and_then(|key| self.key_of(&key.rule, &key.values));
         canonical.map_or(Cow::Borrowed(key), Cow::Owned)
     }
+}
+
+/// Whether a decoded path is, but for empty segments, as an operator would write it: without dot segments and
+/// encoded slashes.
+fn is_as_canonical(path: &str) -> bool {
+    !path.contains("%2F") && !path.split('/').any(|segment| matches!(segment, "." | ".."))
 }
 
 #[cfg(test)]

@@ -54,13 +54,15 @@ impl RuleSet {
     ///
     /// # Errors
     ///
-    /// The request has too many attributes or sets, or names a unit that is not declared.
+    /// The request has too many attributes or sets, its path has too many readings, or it names a unit that is not
+    /// declared.
     pub fn skipped_rules(
         &self,
         request: &Request<'_>,
     ) -> Result<impl Iterator<Item = SkippedRule<'_>>, TrypemaError> {
         self.validate(request)?;
-        let sets: Vec<IndexedSet<'_>> = request.sets().iter().map(|set| self.index_set(*set)).collect();
+        let sets = request.sets().iter().map(|set| self.index_unambiguous_set(*set));
+        let sets: Vec<IndexedSet<'_>> = sets.collect::<Result<_, _>>()?;
         let is_missing = |attribute: u16| sets.iter().all(|indexed| indexed.value(attribute).is_none());
         // A set may lack several attributes of a rule, of which other sets have some.
         let missing_of_all = |rule: u32, missing: u16| match is_missing(missing) {
@@ -129,13 +131,13 @@ impl RuleSet {
     }
 
     /// The most rules that may apply to one request, not counting candidates. If more apply, the request
-    /// fails with an error.
+    /// fails with an error. A rule that counts by endpoint counts for each path that servers may read.
     pub const MAX_APPLYING: usize = MAX_CHECKS;
 
     /// Returns an upper bound on the number of rules that apply to one attribute set, not counting candidates. It
-    /// may be too high, but is never too low: it assumes that a request has every attribute, counts a rule
-    /// once for each of its endpoints that one path can match, and takes the plan with the most rules at each
-    /// endpoint. Compare it with [`MAX_APPLYING`](Self::MAX_APPLYING).
+    /// may be too high, but is never too low: it assumes that a request has every attribute and a path with six
+    /// readings, counts a rule once for each of its endpoints that they can match, and takes the plan with the
+    /// most rules at each endpoint. Compare it with [`MAX_APPLYING`](Self::MAX_APPLYING).
     pub fn applying_upper_bound(&self) -> usize {
         self.applying_upper_bound
     }

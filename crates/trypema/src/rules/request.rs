@@ -1,8 +1,9 @@
 //! Requests to rules: attribute sets, and the costs of each set.
 
+use std::borrow::Cow;
 use std::slice;
 
-use super::endpoint::Path;
+use super::endpoint::{MAX_READINGS, Path, upper_case_method};
 use crate::error::TrypemaError;
 
 /// The unit that every set of rules has. A rule without a unit counts it.
@@ -82,7 +83,8 @@ fn cost_in(costs: &[(&str, u64)], unit: &str) -> Option<u64> {
 ///
 /// Three attributes have a special meaning: `endpoint` is the path, which is matched with the rules'
 /// endpoints; `method` is the HTTP method; and `plan` is the client's plan. Like all other attributes, they
-/// can be placeholders.
+/// can be placeholders. A path that servers read in several ways matches by each of them; one with more than
+/// six readings is an [error](TrypemaError::AmbiguousPath).
 ///
 /// ```
 /// use trypema::rules::Request;
@@ -198,7 +200,8 @@ pub(super) struct IndexedSet<'a> {
     /// The attributes that the rule set uses: the number of each, and its index in the set.
     numbered: [(u16, u8); MAX_ATTRIBUTES],
     len: usize,
-    pub(super) method: Option<&'a str>,
+    /// The method in upper case.
+    pub(super) method: Option<Cow<'a, str>>,
     pub(super) plan: Option<&'a str>,
     pub(super) path: Option<Path<'a>>,
 }
@@ -211,7 +214,7 @@ impl<'a> IndexedSet<'a> {
             Self { set, numbered: [(0, 0); MAX_ATTRIBUTES], len: 0, method: None, plan: None, path: None };
         for (index, (name, value)) in (0..).zip(set.attributes) {
             match *name {
-                "method" if indexed.method.is_none() => indexed.method = Some(value),
+                "method" if indexed.method.is_none() => indexed.method = Some(upper_case_method(value)),
                 "plan" if indexed.plan.is_none() => indexed.plan = Some(value),
                 "endpoint" if indexed.path.is_none() => indexed.path = Some(Path::new(value)),
                 _ => {}
@@ -225,6 +228,25 @@ impl<'a> IndexedSet<'a> {
             }
         }
         indexed
+    }
+
+    /// Fails if the path has too many readings.
+    pub(super) fn refuse_ambiguous_path(&self) -> Result<(), TrypemaError> {
+        match self.path.as_ref().is_some_and(Path::is_ambiguous) {
+            true => Err(TrypemaError::AmbiguousPath { max_readings: MAX_READINGS }),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether the set matches rules by one path or by none.
+    pub(super) fn has_one_path(&self) -> bool {
+        self.path.as_ref().is_none_or(Path::has_one_reading)
+    }
+
+    /// Returns the paths by which the set matches rules: the readings of its path, or `None` if it has no path.
+    pub(super) fn paths(&self) -> impl Iterator<Item = Option<&str>> {
+        let none = self.path.is_none().then_some(None);
+        none.into_iter().chain(self.path.iter().flat_map(Path::readings).map(Some))
     }
 
     /// Returns the numbers of the set's attributes, as far as the rule set uses them.

@@ -8,7 +8,7 @@ use super::compile;
 use super::condition::CompiledCondition;
 use super::counter::{self, PlaceholderValue};
 use super::definition::{KeyVerdict, Rule, Rules};
-use super::endpoint::{EndpointPattern, Path};
+use super::endpoint::{EndpointPattern, Path, canonical, is_upper_case, upper_case_method};
 use super::index::{Index, IndexEntry, Map, MatchedRules};
 use super::networks::Networks;
 use super::problem::InvalidRules;
@@ -19,6 +19,9 @@ use crate::strategy::Limit;
 
 /// The attribute that contains a path.
 pub(super) const ENDPOINT: &str = "endpoint";
+
+/// The attribute that contains an HTTP method.
+pub(super) const METHOD: &str = "method";
 
 /// Valid rules, indexed so that rules that do not apply to a request cost it nothing.
 ///
@@ -109,19 +112,25 @@ pub(super) enum Values {
     Texts(Map<Box<str>, ()>),
     /// Values of `endpoint`, in normal form.
     Paths(Map<Box<str>, ()>),
+    /// Values of `method`, in upper case, which block methods in any case.
+    MethodsInAnyCase(Map<Box<str>, ()>),
     /// Values of `ip`.
     Networks(Networks),
 }
 
 impl List {
-    /// Returns the entry that a request matches. A match can be uncertain: a path may have two readings, and
-    /// an IPv6 client may be known only by its network. An uncertain match counts for a block list, but not
-    /// for an allow list.
+    /// Returns the entry that a request matches. A match can be uncertain: a path may have several readings, an
+    /// IPv6 client may be known only by its network, and not every application serves `post` as `POST`. An
+    /// uncertain match counts for a block list, but not for an allow list.
     fn entry_for(&self, indexed: &IndexedSet<'_>, verdict: KeyVerdict) -> Option<String> {
         let value = indexed.value(self.attribute)?;
         let is_doubt_enough = verdict == KeyVerdict::Block;
         match &self.values {
             Values::Texts(texts) => texts.contains_key(value).then(|| value.to_owned()),
+            Values::MethodsInAnyCase(methods) => {
+                let method = upper_case_method(value);
+                methods.contains_key(&*method).then(|| method.into_owned())
+            }
             Values::Paths(paths) => {
                 let mut readings = indexed.path.iter().flat_map(Path::readings);
                 let is_listed = |reading: &&str| paths.contains_key(*reading);
@@ -140,6 +149,14 @@ impl List {
             }
         }
     }
+}
+
+/// A rule that matches a request by one of its paths.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct MatchedPath<'p> {
+    pub(super) entry: IndexEntry,
+    /// The path; `None` if the request has none.
+    pub(super) path: Option<&'p str>,
 }
 
 /// The verdict of a list, and the attribute and the entry that matched.
@@ -187,11 +204,11 @@ impl RuleSet {
 
     /// Returns the rules that match a request, by priority. Ignores lists, overrides, shares and costs. The
     /// time depends on the number of matching rules and not on the size of the set. Allocates nothing if the
-    /// path has no percent-encoding.
+    /// path has no percent-encoding, no empty and dot segments, and no backslashes.
     pub fn matching(&self, request: &Request<'_>) -> Result<impl Iterator<Item = &Rule>, TrypemaError> {
         self.validate(request)?;
         let found = match request.sets() {
-            [only] => self.find(&self.index_set(*only)),
+            [only] => self.index_unambiguous_set(*only).and_then(|indexed| self.find(&indexed)),
             sets => self.find_in_all(sets),
         }?;
         Ok(found.into_iter().filter_map(|entry| self.at(entry.rule)).map(|compiled| &compiled.rule))
@@ -202,7 +219,7 @@ impl RuleSet {
     fn find_in_all(&self, sets: &[AttributeSet<'_>]) -> Result<MatchedRules, TrypemaError> {
         let mut found = MatchedRules::default();
         for set in sets {
-            found.extend(self.find(&self.index_set(*set))?);
+            found.extend(self.find(&self.index_unambiguous_set(*set)?)?);
         }
         if found.are_too_many { Err(too_many_rules()) } else { Ok(found) }
     }
@@ -228,16 +245,42 @@ impl RuleSet {
         IndexedSet::new(set, |name| self.attributes.get(name).copied())
     }
 
+    /// The same as [`index_set`](Self::index_set). Fails if the path has too many readings.
+    pub(super) fn index_unambiguous_set<'a>(
+        &self,
+        set: AttributeSet<'a>,
+    ) -> Result<IndexedSet<'a>, TrypemaError> {
+        let indexed = self.index_set(set);
+        indexed.refuse_ambiguous_path()?;
+        Ok(indexed)
+    }
+
     /// Returns the rules that match, by priority, including as many candidates as there is room for.
     pub(super) fn find(&self, indexed: &IndexedSet<'_>) -> Result<MatchedRules, TrypemaError> {
+        self.find_in_indexes(|index, matched| index.find(indexed, matched))
+    }
+
+    /// The same as [`find`](Self::find) by one of the paths of a request.
+    pub(super) fn find_by_path(
+        &self,
+        indexed: &IndexedSet<'_>,
+        path: Option<&str>,
+    ) -> Result<MatchedRules, TrypemaError> {
+        self.find_in_indexes(|index, matched| index.find_by_path(indexed, path, matched))
+    }
+
+    fn find_in_indexes(
+        &self,
+        find: impl Fn(&Index, &mut MatchedRules),
+    ) -> Result<MatchedRules, TrypemaError> {
         let mut found = MatchedRules::default();
-        self.index.find(indexed, &mut found);
+        find(&self.index, &mut found);
         if found.are_too_many {
             return Err(too_many_rules());
         }
         if !self.candidates.is_empty() {
             let mut candidates = MatchedRules::default();
-            self.candidate_index.find(indexed, &mut candidates);
+            find(&self.candidate_index, &mut candidates);
             found.extend_to_capacity(candidates);
         }
         Ok(found)
@@ -320,12 +363,28 @@ impl CompiledRule {
         }
     }
 
-    /// Appends the name of the request's counter.
-    pub(super) fn write_key(&self, text: &mut String, entry: IndexEntry, indexed: &IndexedSet<'_>) {
-        let value = |placeholder: &Placeholder| match (&*placeholder.name, &indexed.path) {
-            (ENDPOINT, Some(path)) => match self.endpoint_text(entry) {
+    /// Whether the rule has a counter for each endpoint.
+    pub(super) fn counts_by_endpoint(&self) -> bool {
+        self.has_placeholder_named(ENDPOINT)
+    }
+
+    /// Whether an override that exempts a key holds for a request. It does not for `get` if it is for `GET`,
+    /// because not every application reads the two as one.
+    pub(super) fn is_exempted_exactly(&self, indexed: &IndexedSet<'_>) -> bool {
+        let mut of_method = self.placeholders.iter().filter(|placeholder| &*placeholder.name == METHOD);
+        of_method.all(|placeholder| indexed.value(placeholder.attribute).is_none_or(is_upper_case))
+    }
+
+    fn has_placeholder_named(&self, name: &str) -> bool {
+        self.placeholders.iter().any(|placeholder| &*placeholder.name == name)
+    }
+
+    /// Appends the name of the counter of a request, by one of its [paths](IndexedSet::paths).
+    pub(super) fn write_key(&self, text: &mut String, matched: MatchedPath<'_>, indexed: &IndexedSet<'_>) {
+        let value = |placeholder: &Placeholder| match (&*placeholder.name, matched.path) {
+            (ENDPOINT, Some(path)) => match self.endpoint_text(matched.entry) {
                 Some(pattern) => PlaceholderValue::Text(pattern),
-                None => PlaceholderValue::Path(path.as_str()),
+                None => PlaceholderValue::Path(path),
             },
             (name, _) => PlaceholderValue::of(name, indexed.value(placeholder.attribute).unwrap_or_default()),
         };
@@ -336,11 +395,11 @@ impl CompiledRule {
     /// Returns the counter name for these values, which may have any spelling that a request may have. Thus
     /// overrides and operators name the counter that requests use.
     pub(super) fn counter_of(&self, values: &BTreeMap<String, String>) -> String {
-        let path = values.get(ENDPOINT).map(|text| Path::new(text));
+        let path = values.get(ENDPOINT).map(|text| canonical(text));
         let value = |name: &str, text| match &path {
             Some(path) if name == ENDPOINT => match self.endpoint_like(path) {
                 Some(pattern) => PlaceholderValue::Text(pattern),
-                None => PlaceholderValue::Path(path.as_str()),
+                None => PlaceholderValue::Path(path),
             },
             _ => PlaceholderValue::of(name, text),
         };
@@ -350,10 +409,10 @@ impl CompiledRule {
         text
     }
 
-    /// Returns the rule's endpoint that equals this path, ignoring needless slashes and encodings.
-    pub(super) fn endpoint_like(&self, path: &Path<'_>) -> Option<&str> {
+    /// Returns the rule's endpoint that equals this canonical path, ignoring needless slashes and encodings.
+    pub(super) fn endpoint_like(&self, path: &str) -> Option<&str> {
         let mut endpoints = self.rule.endpoints.iter();
-        endpoints.find(|endpoint| Path::new(endpoint).as_str() == path.as_str()).map(String::as_str)
+        endpoints.find(|endpoint| canonical(endpoint) == path).map(String::as_str)
     }
 
     /// Returns the endpoint as written in the rule. It replaces the path in the counter name, so that a

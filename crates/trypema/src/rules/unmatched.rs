@@ -18,11 +18,8 @@ impl RuleSet {
     /// Returns the overrides that no request can match, by rule and endpoint. If a rule lists endpoints,
     /// `{endpoint}` is always one of them, so an override for another endpoint has no effect.
     pub fn unmatched_overrides(&self) -> impl Iterator<Item = UnmatchedOverride<'_>> {
-        let by_endpoint = |compiled: &&CompiledRule| {
-            let mut placeholders = compiled.placeholders.iter();
-            !compiled.rule.endpoints.is_empty()
-                && placeholders.any(|placeholder| &*placeholder.name == ENDPOINT)
-        };
+        let by_endpoint =
+            |compiled: &&CompiledRule| !compiled.rule.endpoints.is_empty() && compiled.counts_by_endpoint();
         self.rules.iter().filter(by_endpoint).flat_map(|compiled| {
             let endpoints = compiled
                 .overrides_by_key

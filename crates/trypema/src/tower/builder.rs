@@ -37,6 +37,7 @@ impl<G> RateLimitLayerBuilder<G> {
         let options = Options {
             methods: None,
             skips: Vec::new(),
+            accepts_dot_segments: false,
             cost: None,
             headers: HeaderStyle::None,
             error_handler: None,
@@ -65,13 +66,33 @@ impl<G> RateLimitLayerBuilder<G> {
     }
 
     /// Exempts requests from the layer: they are not counted, and their responses get no headers. Several
-    /// calls add up.
+    /// calls add up. Requests that are [refused](Self::accept_dot_segments) are not exempt.
     pub fn skip(mut self, skip: impl Fn(&RequestView<'_>) -> bool + Send + Sync + 'static) -> Self {
         self.options.skips.push(Box::new(skip));
         self
     }
 
-    /// Restricts the layer to these methods. Defaults to all methods. Requests with other methods are exempt.
+    /// Accepts paths with a segment `.` or `..`. By default they are refused with 400, also if the segment is
+    /// encoded (`%2e`) or between backslashes or encoded slashes
+    /// ([`has_dot_segments`](crate::rules::has_dot_segments)). No client sends such a path by
+    /// itself, and handlers, routers and the closures of this builder may read it in different ways.
+    ///
+    /// If they are accepted, rules apply to every path that servers may read them as.
+    ///
+    /// ```
+    /// use trypema::tower::RateLimitLayer;
+    ///
+    /// let layer = RateLimitLayer::builder().per_second(1).burst_size(10).accept_dot_segments().build()?;
+    /// # let _ = layer;
+    /// # Ok::<(), trypema::tower::InvalidLayer>(())
+    /// ```
+    pub fn accept_dot_segments(mut self) -> Self {
+        self.options.accepts_dot_segments = true;
+        self
+    }
+
+    /// Restricts the layer to these methods, in any case. Defaults to all methods. Requests with other methods are
+    /// exempt.
     pub fn methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
         self.options.methods = Some(methods.into_iter().collect());
         self

@@ -14,6 +14,7 @@ use super::misconfiguration_log::MisconfigurationLog;
 use super::options::Options;
 use super::reservation_handle::ReservationTransfer;
 use super::view::{RequestView, ResponseView};
+use crate::error::TrypemaError;
 use crate::http::{HeaderStyle, whole_seconds, write_retry_after};
 
 /// All settings of a layer.
@@ -53,7 +54,13 @@ struct PendingCount {
 
 impl LayerConfig {
     pub(super) fn check(self: &Arc<Self>, request: &RequestView<'_>) -> NextStep {
-        if self.options.is_exempt(request) {
+        if self.options.is_other_method(request) {
+            return NextStep::Call;
+        }
+        if self.options.is_refused(request) {
+            return self.deny(request, Cause::Error(&EnforcerError::Failed(TrypemaError::DotSegments)));
+        }
+        if self.options.is_skipped(request) {
             return NextStep::Call;
         }
         match self.enforcer.check(request, self.options.counting_options(request)) {

@@ -66,7 +66,7 @@ impl<'a> Denial<'a> {
     /// - [`Blocked`](ErrorCode::Blocked), if a block list or an override of the key decided: 403.
     /// - [`ServiceUnavailable`](ErrorCode::ServiceUnavailable), if the store is unreachable: 503.
     /// - [`BadRequest`](ErrorCode::BadRequest), if the request lacks an attribute that a rule with
-    ///   `if_missing: error` needs: 400.
+    ///   `if_missing: error` needs, or if its path is refused: 400.
     /// - [`InternalServerError`](ErrorCode::InternalServerError), for a request without a key and for all
     ///   other failures: 500.
     pub fn code(&self) -> ErrorCode {

@@ -8,6 +8,7 @@ use ::http::HeaderName;
 use super::key::{Key, KeyExtractor};
 use super::view::RequestView;
 use crate::http::TrustedProxies;
+use crate::rules::canonical_path;
 
 const NO_PEER: &str = "The address of the peer is unknown: serve with \
     `into_make_service_with_connect_info::<SocketAddr>()` and the feature `axum`, or put a `SocketAddr` into the \
@@ -132,16 +133,21 @@ impl KeyExtractor for HeaderKeyExtractor {
     }
 }
 
-/// Uses the path as the key, as the client sent it and without the query.
+/// Uses the path as the key, without the query and in one spelling: `//users/1`, `/users/1/` and `/user%73/1` are
+/// `/users/1`, and an encoded slash is a slash.
 ///
-/// `/users/1` and `/users/2` are different keys. For one key per route, use a closure that reads the matched
+/// Rules are safer for paths that servers read in different ways: they count each of them. `/users/1` and
+/// `/users/2` are different keys. For one key per route, use a closure that reads the matched
 /// route, such as axum's `MatchedPath`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PathKeyExtractor;
 
 impl KeyExtractor for PathKeyExtractor {
     fn extract<'r>(&self, request: &RequestView<'r>) -> Option<Key<'r>> {
-        Some(Key::from(request.path()))
+        Some(match canonical_path(request.path()) {
+            path if path.is_empty() => Key::from("/"),
+            path => Key::from(path),
+        })
     }
 }
 

@@ -6,6 +6,7 @@ use super::denial::Denial;
 use super::enforcer::{CountWhen, CountingOptions};
 use super::view::{RequestView, ResponseView};
 use crate::http::HeaderStyle;
+use crate::rules::has_dot_segments;
 
 type Skip = Box<dyn Fn(&RequestView<'_>) -> bool + Send + Sync>;
 type Cost = Box<dyn Fn(&RequestView<'_>) -> u64 + Send + Sync>;
@@ -17,6 +18,7 @@ pub(super) struct Options {
     /// The methods that are limited; `None` for all.
     pub(super) methods: Option<Vec<Method>>,
     pub(super) skips: Vec<Skip>,
+    pub(super) accepts_dot_segments: bool,
     /// The function that computes the cost; `None` for a cost of 1.
     pub(super) cost: Option<Cost>,
     pub(super) headers: HeaderStyle,
@@ -36,11 +38,23 @@ pub(super) enum ChargeMode {
 }
 
 impl Options {
+    /// Whether the layer is not for the method of a request. Some services serve `post` as `POST`.
+    #[inline]
+    pub(super) fn is_other_method(&self, request: &RequestView<'_>) -> bool {
+        let is_given = |method: &Method| method.as_str().eq_ignore_ascii_case(request.method.as_str());
+        self.methods.as_ref().is_some_and(|methods| !methods.iter().any(is_given))
+    }
+
+    /// Whether the path of a request is refused.
+    #[inline]
+    pub(super) fn is_refused(&self, request: &RequestView<'_>) -> bool {
+        !self.accepts_dot_segments && has_dot_segments(request.path())
+    }
+
     /// Whether a request is exempt from the layer.
     #[inline]
-    pub(super) fn is_exempt(&self, request: &RequestView<'_>) -> bool {
-        self.methods.as_ref().is_some_and(|methods| !methods.contains(request.method))
-            || self.skips.iter().any(|skip| skip(request))
+    pub(super) fn is_skipped(&self, request: &RequestView<'_>) -> bool {
+        self.skips.iter().any(|skip| skip(request))
     }
 
     #[inline]

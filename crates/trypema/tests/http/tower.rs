@@ -17,6 +17,7 @@ mod hybrid;
 mod keys;
 mod missing;
 mod options;
+mod paths;
 #[cfg(feature = "redis-tokio")]
 mod redis;
 mod reserving;

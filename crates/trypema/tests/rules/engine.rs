@@ -14,6 +14,7 @@ mod logging;
 mod matching;
 mod missing;
 mod outage;
+mod paths;
 mod recipes;
 mod reloading;
 mod verdicts;

@@ -4,10 +4,11 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use http::{HeaderMap, HeaderName, Request, StatusCode, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, Uri};
 use hyper::body::Incoming;
+use trypema::TrypemaError;
 use trypema::http::Policy;
-use trypema::rules::Request as RulesRequest;
+use trypema::rules::{Request as RulesRequest, has_dot_segments};
 
 use super::accounting::{Accounting, with_accounting};
 use super::check::denial_response;
@@ -18,8 +19,12 @@ use crate::attributes::MAX_ATTRIBUTE_VALUE;
 use crate::forward_auth::{Attribute, AttributeKind, AttributeSource, DEFAULT, Profile, is_profile_name};
 use crate::mode::Mode;
 use crate::net::ConnectionSlot;
+use crate::settings::forward_auth::DotSegments;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// Says why a path was refused. A proxy with `auth_request` cannot tell a refusal from a denial otherwise.
+const REFUSED: HeaderName = HeaderName::from_static("trypema-refused");
 
 impl CheckApi {
     pub(super) async fn forward_auth(
@@ -37,13 +42,17 @@ impl CheckApi {
         let mut attributes: Vec<(&str, Cow<'_, str>)> = Vec::with_capacity(profile.attributes.len());
         for attribute in &profile.attributes {
             if let Some(value) = self.value(attribute, request, peer)? {
+                if profile.refuses(attribute, &value) {
+                    return Err(profile.refusal(TrypemaError::DotSegments));
+                }
                 attributes.push((&attribute.name, value));
             }
         }
         let attributes: Vec<(&str, &str)> =
             attributes.iter().map(|(name, value)| (*name, &**value)).collect();
         let rules_request = RulesRequest::new(&attributes).costing(profile.cost.get());
-        let verdict = self.app.check(Mode::Check, &rules_request).await?;
+        let verdict = self.app.check(Mode::Check, &rules_request).await;
+        let verdict = verdict.map_err(|error| profile.refusal(error))?;
         if !verdict.is_allowed() {
             let response = denial_response(&verdict, profile.deny_status, profile.headers);
             return Ok(with_accounting(response, Accounting::MustSend));
@@ -118,6 +127,30 @@ impl CheckApi {
     }
 }
 
+impl Profile {
+    /// Whether the profile refuses a path because of its dot segments.
+    fn refuses(&self, attribute: &Attribute, value: &str) -> bool {
+        // A literal is the operator's.
+        let is_by_client = matches!(attribute.source, AttributeSource::Header(_));
+        let is_path = attribute.kind == AttributeKind::Endpoint;
+        self.dot_segments == DotSegments::Refuse && is_path && is_by_client && has_dot_segments(value)
+    }
+
+    /// Returns the error response, which says in a header why a path is refused.
+    fn refusal(&self, error: TrypemaError) -> ApiError {
+        let reason = match error {
+            TrypemaError::DotSegments => "dot-segments",
+            TrypemaError::AmbiguousPath { .. } => "ambiguous-path",
+            other => return other.into(),
+        };
+        ApiError::Request {
+            status: self.refusal_status(),
+            detail: error.to_string().into(),
+            header: Some((REFUSED, HeaderValue::from_static(reason))),
+        }
+    }
+}
+
 /// Returns the error of a request that lacks a required attribute. Without it, rules would silently not
 /// apply.
 fn missing(attribute: &Attribute) -> ApiError {
@@ -160,7 +193,8 @@ fn path_of(uri: &str) -> Result<&str, ApiError> {
     let uri = uri.split(['?', '#']).next().unwrap_or_default();
     let path = match uri.split_once("://") {
         Some((scheme, rest)) if scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
-            rest.find('/').map_or("/", |start| &rest[start..])
+            // A backslash ends the host for some applications; it gets 400 below.
+            rest.find(['/', '\\']).map_or("/", |start| &rest[start..])
         }
         _ => uri,
     };
@@ -189,7 +223,7 @@ mod tests {
         for (uri, path) in paths {
             assert_eq!(path_of(uri).ok(), Some(path), "{uri}");
         }
-        assert!(["", "x", "?a", "x/y"].iter().all(|uri| path_of(uri).is_err()));
+        assert!(["", "x", "?a", "x/y", r"http://host\a/b"].iter().all(|uri| path_of(uri).is_err()));
     }
 
     #[test]

@@ -183,7 +183,7 @@ fn forward_auth(parameters: &[Value]) -> Value {
     let parameters = [parameters, &headers].concat();
     let operation = json!({
         "summary": "Check a proxied request",
-        "description": "X-Forwarded-Uri, -Method, -Host and -For describe the request, unless the profile names other headers. Without a profile in the path it is `default`. Anything else in the path, and any query, is a 400: it may be the client's.",
+        "description": "X-Forwarded-Uri, -Method, -Host and -For describe the request, unless the profile names other headers. Without a profile in the path it is `default`. Anything else in the path, and any query, is a 400: it may be the client's. A path with dot segments or with too many readings is a 400, or the deny_status of profiles for which it is 401 or 403; the header Trypema-Refused says why.",
         "parameters": parameters,
         "responses": {"200": {"description": "The request may proceed."}, "4XX": problem_response(), "5XX": problem_response()},
     });

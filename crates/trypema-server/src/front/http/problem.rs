@@ -156,6 +156,8 @@ impl From<&TrypemaError> for ApiError {
             TrypemaError::InvalidReservation { .. }
             | TrypemaError::InvalidHold { .. }
             | TrypemaError::InvalidRedisKey { .. }
+            | TrypemaError::AmbiguousPath { .. }
+            | TrypemaError::DotSegments
             | TrypemaError::MissingAttribute { .. }
             | TrypemaError::MissingCost { .. } => Self::bad_request(error.to_string()),
             _ => Self::Library(Box::new(Problem::from(error))),

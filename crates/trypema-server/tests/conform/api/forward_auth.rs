@@ -29,6 +29,10 @@ forward_auth:
     texts: {attributes: {user: X-User, plan: free, tenant: 7}}
     listed: {attributes: [user=X-User, plan=free, {name: tenant, value: acme}]}
     nowhere: {attributes: {user: {header: X-User}, ip: null, host: null}}
+    dots: {dot_segments: accept}
+    dots-unauthorized: {dot_segments: accept, deny_status: 401}
+    dots-refused: {dot_segments: refuse, deny_status: 403}
+    dots-literal: {attributes: {endpoint: {value: /x/../login}, method: {value: POST}}}
     elsewhere: {attributes: {endpoint: {header: X-Original-Url}, method: {header: X-Original-Method}, ip: {header: X-Real-Ip}}}
 ";
 
@@ -240,6 +244,80 @@ fn a_request_may_be_told_with_its_host() {
     for nonsense in ["login", "", "?x"] {
         problem(&ask(&mut client, "", &[("x-forwarded-uri", nonsense), post]), 400);
     }
+}
+
+#[test]
+fn a_method_in_any_case_is_the_same_method() {
+    let service = service();
+    let mut client = service.client();
+    for method in ["post", "Post"] {
+        ask(&mut client, "", &[("x-forwarded-uri", "/login"), ("x-forwarded-method", method)]);
+    }
+    assert_eq!(left(&mut client, "logins"), 0);
+    let body = |method: &str| format!(r#"{{"attributes": {{"endpoint": "/login", "method": "{method}"}}}}"#);
+    let checked = client.send("POST", "/v1/check", &[], &body("pOST")).json();
+    assert_eq!(checked["allowed"], false, "{checked}");
+}
+
+/// Paths that servers read in several ways.
+const SPELLED: [&str; 8] = [
+    "/api//../login",
+    "/a%2Fb/../login",
+    r"/x\..\login",
+    "/login//..",
+    "/files%2F..%2Flogin",
+    "/x/%2e%2E/login",
+    "/login/.?x",
+    "https://shop.example/x/..%5clogin",
+];
+
+#[test]
+fn dot_segments_are_refused_unless_a_profile_accepts_them() {
+    let service = service();
+    let mut client = service.client();
+    let post = ("x-forwarded-method", "POST");
+    for path in SPELLED {
+        let uri = ("x-forwarded-uri", path);
+        for (profile, status) in [("", 400), ("/nginx", 401), ("/forbidden", 403), ("/dots-refused", 403)] {
+            let reply = ask(&mut client, profile, &[uri, post]);
+            assert!(problem(&reply, status).contains("a segment `.` or `..`"), "{path}: {reply:?}");
+            assert_eq!(reply.header("trypema-refused"), Some("dot-segments"), "{path}");
+            assert_eq!((reply.header("retry-after"), reply.header("ratelimit")), (None, None), "{path}");
+        }
+        assert_eq!(left(&mut client, "logins"), 2, "{path}: nothing is spent");
+    }
+    for path in ["/.well-known/a..b", "/login?back=/../x", "/a%2Fb", "//x//y", "*"] {
+        let reply = ask(&mut client, "/nginx", &[("x-forwarded-uri", path)]);
+        assert_eq!((reply.status, reply.header("trypema-refused")), (200, None), "{path}");
+    }
+    ask(&mut client, "/dots-literal", &[ANY]);
+    assert_eq!(left(&mut client, "logins"), 1, "a literal is the operator's");
+    let original = [("x-original-url", "/x/../login"), ("x-real-ip", "203.0.113.7")];
+    problem(&ask(&mut client, "/elsewhere", &original), 400);
+}
+
+#[test]
+fn a_profile_that_accepts_dot_segments_counts_every_reading() {
+    for path in SPELLED {
+        let service = service();
+        let mut client = service.client();
+        let login = [("x-forwarded-uri", path), ("x-forwarded-method", "post")];
+        assert_eq!(ask(&mut client, "/dots", &login).status, 200, "{path}");
+        assert_eq!(left(&mut client, "logins"), 1, "{path}");
+        assert_eq!(ask(&mut client, "/dots", &login).status, 200, "{path}");
+        let denied = ask(&mut client, "/dots", &login);
+        assert_eq!((denied.status, denied.header("trypema-refused")), (429, None), "{path}");
+    }
+    let service = service();
+    let mut client = service.client();
+    let ambiguous = [("x-forwarded-uri", r"/a%2Fb//../c\d")];
+    for (profile, status) in [("/dots", 400), ("/dots-unauthorized", 401)] {
+        let reply = ask(&mut client, profile, &ambiguous);
+        assert!(problem(&reply, status).contains("in more than 6 ways"), "{reply:?}");
+        assert_eq!(reply.header("trypema-refused"), Some("ambiguous-path"));
+    }
+    let body = serde_json::json!({"attributes": {"endpoint": r"/a%2Fb//../c\d"}}).to_string();
+    assert!(problem(&client.send("POST", "/v1/check", &[], &body), 400).contains("in more than 6 ways"));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Compiler;
 use crate::rules::definition::{Override, Rules};
-use crate::rules::endpoint::Path;
+use crate::rules::endpoint::is_text;
 use crate::rules::problem::FieldPath;
 use crate::rules::set::{CompiledRule, ENDPOINT, OverrideAction};
 
@@ -106,7 +106,7 @@ impl Compiler<'_> {
                 self.refuse(field, format!("a value for the rule's placeholder {name:?} is missing"));
             }
         }
-        if let Some(path) = written.key.get(ENDPOINT).filter(|path| !Path::new(path).is_text()) {
+        if let Some(path) = written.key.get(ENDPOINT).filter(|path| !is_text(path)) {
             let given: String = path.chars().take(super::MAX_ID_BYTES).collect();
             self.refuse(&field.then(ENDPOINT), format!("path {given:?} does not decode to text"));
         }

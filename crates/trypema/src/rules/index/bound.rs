@@ -1,27 +1,25 @@
-//! An upper bound on the number of rules that apply to one request.
+//! An upper bound on the number of checks that one request needs.
 //!
 //! The bound is the number of rules for all endpoints, plus the largest number of rules on one walk down the
 //! tree of endpoints. It considers each method separately, takes the plan and the values of attributes with the
 //! most rules at each node, and assumes that a request has every attribute that is part of a key.
 //!
-//! A path with two readings ([`Path`](crate::rules::endpoint::Path)) walks down the tree twice, so the bound
-//! is over two walks. A rule with several endpoints on a walk is counted several times. The bound may
-//! therefore be too high, but is never too low.
+//! A path with several readings ([`Path`](crate::rules::endpoint::Path)) walks down the tree once for each, so
+//! the bound is over as many walks. Of the rules without endpoints, those that count by endpoint are checked for
+//! each reading. A rule with several endpoints on the walks is counted several times. The bound may therefore be
+//! too high, but is never too low.
 
 use std::collections::BTreeSet;
 
 use super::{AttributeIndex, ConditionIndex, Index, Methods, PathNode, Plans};
+use crate::rules::endpoint::MAX_READINGS;
 
 /// The most methods that are considered separately: more than HTTP defines. With more methods, the one with
 /// the most rules at each node counts, which bounds the work.
 const MAX_METHODS: usize = 16;
 
-/// The largest number of rules on one walk, and on two walks together.
-#[derive(Debug, Clone, Copy, Default)]
-struct WalkBound {
-    one_walk: usize,
-    two_walks: usize,
-}
+/// The largest number of checks on at most this many walks, by their number.
+type WalkBounds = [usize; MAX_READINGS + 1];
 
 /// The methods that a bound is computed for.
 #[derive(Debug, Clone, Copy)]
@@ -32,18 +30,26 @@ enum Method<'a> {
     MostRules,
 }
 
+/// Returns the number of checks that a rule needs.
+pub(super) type ChecksOf<'a> = &'a dyn Fn(u32) -> usize;
+
+/// A rule with endpoints counts all readings that match one of them under that endpoint.
+const ONE_CHECK: ChecksOf<'static> = &|_| 1;
+
 impl Index {
     /// Returns the bound. It is never too low.
-    pub(in crate::rules) fn applying_upper_bound(&self) -> usize {
+    pub(in crate::rules) fn applying_upper_bound(&self, counts_by_endpoint: &dyn Fn(u32) -> bool) -> usize {
         let mut methods = BTreeSet::new();
         self.root.add_methods(&mut methods);
+        let of_method = |method| self.root.max_checks(method)[MAX_READINGS];
         let tree = if methods.len() > MAX_METHODS {
-            self.root.max_rules(Method::MostRules).two_walks
+            of_method(Method::MostRules)
         } else {
             let each = methods.into_iter().map(Some).chain([None, Some("HEAD")]);
-            each.map(|method| self.root.max_rules(Method::Only(method)).two_walks).max().unwrap_or(0)
+            each.map(|method| of_method(Method::Only(method))).max().unwrap_or(0)
         };
-        self.any_endpoint.max_rules() + tree
+        let of_rule = |rule| if counts_by_endpoint(rule) { MAX_READINGS } else { 1 };
+        self.any_endpoint.max_checks(&of_rule) + tree
     }
 }
 
@@ -57,46 +63,53 @@ impl PathNode {
     }
 
     /// Recursive; the depth is bounded by the length of the longest pattern.
-    fn max_rules(&self, method: Method<'_>) -> WalkBound {
-        let any = self.any.as_ref().map(|any| any.max_rules(method)).unwrap_or_default();
-        // Two walks continue through the same child, or through the two children with the most rules.
-        let (mut first, mut second, mut same) = (0, 0, 0);
-        for child in self.children.values().map(|child| child.max_rules(method)) {
-            same = same.max(child.two_walks);
-            second = second.max(child.one_walk.min(first));
-            first = first.max(child.one_walk);
+    fn max_checks(&self, method: Method<'_>) -> WalkBounds {
+        let any = self.any.as_ref().map(|any| any.max_checks(method)).unwrap_or_default();
+        // The walks that go on, shared out to the children so that they find the most.
+        let mut on = WalkBounds::default();
+        for child in self.children.values().map(|child| child.max_checks(method)) {
+            for walks in (1..on.len()).rev() {
+                let shared = |through: usize| on[walks - through] + child[through];
+                on[walks] = (1..=walks).map(shared).max().unwrap_or(0).max(on[walks]);
+            }
         }
-        let prefix = self.prefix.as_ref().map_or(0, |prefix| prefix.max_rules(method));
-        let exact = self.exact.max_rules(method);
-        let on = any.one_walk + first;
-        let both_on = any.two_walks + same.max(first + second);
-        WalkBound { one_walk: prefix + exact.max(on), two_walks: prefix + (exact + on).max(both_on) }
+        let prefix = self.prefix.as_ref().map_or(0, |prefix| prefix.max_checks(method));
+        let exact = self.exact.max_checks(method);
+        let below = |walks: usize| any[walks] + on[walks];
+        std::array::from_fn(|walks| match walks.checked_sub(1) {
+            None => 0,
+            // Either all walks go on, or one ends here.
+            Some(others) => prefix + below(walks).max(exact + below(others)),
+        })
     }
 }
 
 impl Methods {
-    fn max_rules(&self, method: Method<'_>) -> usize {
-        let of = |method: &str| self.each.get(method).map_or(0, Plans::max_rules);
+    fn max_checks(&self, method: Method<'_>) -> usize {
+        let of = |method: &str| self.each.get(method).map_or(0, |plans| plans.max_checks(ONE_CHECK));
         let own = match method {
             Method::Only(None) => 0,
             Method::Only(Some("HEAD")) => of("HEAD") + of("GET"),
             Method::Only(Some(method)) => of(method),
             Method::MostRules => {
-                self.each.values().map(Plans::max_rules).max().unwrap_or(0).max(of("HEAD") + of("GET"))
+                let most = self.each.values().map(|plans| plans.max_checks(ONE_CHECK)).max();
+                most.unwrap_or(0).max(of("HEAD") + of("GET"))
             }
         };
-        self.any.max_rules() + own
+        self.any.max_checks(ONE_CHECK) + own
     }
 }
 
 impl Plans {
-    fn max_rules(&self) -> usize {
-        self.any.max_rules() + self.each.values().map(ConditionIndex::max_rules).max().unwrap_or(0)
+    fn max_checks(&self, checks_of: ChecksOf<'_>) -> usize {
+        let of_plan = |plan: &ConditionIndex| plan.max_checks(checks_of);
+        of_plan(&self.any) + self.each.values().map(of_plan).max().unwrap_or(0)
     }
 }
 
 impl AttributeIndex {
-    pub(super) fn len(&self) -> usize {
-        self.unconditional.len() + self.groups().map(|group| group.entries.len()).sum::<usize>()
+    pub(super) fn max_checks(&self, checks_of: ChecksOf<'_>) -> usize {
+        let groups = self.groups().flat_map(|group| &group.entries);
+        self.unconditional.iter().chain(groups).map(|entry| checks_of(entry.rule)).sum()
     }
 }

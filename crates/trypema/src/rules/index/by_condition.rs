@@ -1,5 +1,6 @@
 //! The part of the index that finds rules by a condition on an attribute's value.
 
+use super::bound::ChecksOf;
 use super::{AttributeIndex, IndexEntry, IndexProperties, Map, Search};
 use crate::rules::condition::{CompiledCondition, Test, TextPattern};
 
@@ -117,20 +118,22 @@ impl ConditionIndex {
         }
     }
 
-    /// Returns an upper bound on the number of rules that apply. A request has one value of an attribute, or
-    /// none.
-    pub(super) fn max_rules(&self) -> usize {
+    /// Returns an upper bound on the number of checks. A request has one value of an attribute, or none.
+    pub(super) fn max_checks(&self, checks_of: ChecksOf<'_>) -> usize {
         let of_absent = |attribute: u16| {
             let found = self.absent.binary_search_by_key(&attribute, |(attribute, _)| *attribute);
-            found.map_or(0, |at| self.absent[at].1.len())
+            found.map_or(0, |at| self.absent[at].1.max_checks(checks_of))
         };
         let is_only_absent = |attribute: u16| {
             self.present.binary_search_by_key(&attribute, |(attribute, _)| *attribute).is_err()
         };
-        let present =
-            self.present.iter().map(|(attribute, values)| values.max_rules().max(of_absent(*attribute)));
+        let present = self
+            .present
+            .iter()
+            .map(|(attribute, values)| values.max_checks(checks_of).max(of_absent(*attribute)));
         let absent = self.absent.iter().filter(|(attribute, _)| is_only_absent(*attribute));
-        self.any.len() + present.sum::<usize>() + absent.map(|(_, rules)| rules.len()).sum::<usize>()
+        let absent = absent.map(|(_, rules)| rules.max_checks(checks_of));
+        self.any.max_checks(checks_of) + present.sum::<usize>() + absent.sum::<usize>()
     }
 }
 
@@ -153,11 +156,11 @@ impl ValueIndex {
         visit(&self.any);
     }
 
-    fn max_rules(&self) -> usize {
-        let prefixes = self.prefixes.max_rules(|text, len| text.get(..len));
-        let suffixes = self.suffixes.max_rules(|text, len| text.get(text.len() - len..));
-        let exact = self.exact.values().map(AttributeIndex::len).max().unwrap_or(0);
-        exact + prefixes + suffixes + self.any.len()
+    fn max_checks(&self, checks_of: ChecksOf<'_>) -> usize {
+        let prefixes = self.prefixes.max_checks(checks_of, |text, len| text.get(..len));
+        let suffixes = self.suffixes.max_checks(checks_of, |text, len| text.get(text.len() - len..));
+        let exact = self.exact.values().map(|rules| rules.max_checks(checks_of)).max().unwrap_or(0);
+        exact + prefixes + suffixes + self.any.max_checks(checks_of)
     }
 }
 
@@ -175,13 +178,13 @@ impl AffixIndex {
         parts.filter_map(|text| self.each.get(text)).for_each(visit);
     }
 
-    /// Returns an upper bound on the number of rules that one value finds: those under one text, and under
-    /// all shorter texts that it starts or ends with.
-    fn max_rules(&self, affix: impl Fn(&str, usize) -> Option<&str>) -> usize {
+    /// Returns an upper bound on the number of checks of the rules that one value finds: those under one text, and
+    /// under all shorter texts that it starts or ends with.
+    fn max_checks(&self, checks_of: ChecksOf<'_>, affix: impl Fn(&str, usize) -> Option<&str>) -> usize {
         let found_by = |text: &str| {
             let lengths = self.lengths.iter().take_while(|len| **len <= text.len());
             let parts = lengths.filter_map(|len| affix(text, *len));
-            parts.filter_map(|part| self.each.get(part)).map(AttributeIndex::len).sum()
+            parts.filter_map(|part| self.each.get(part)).map(|rules| rules.max_checks(checks_of)).sum()
         };
         self.each.keys().map(|text| found_by(text)).max().unwrap_or(0)
     }

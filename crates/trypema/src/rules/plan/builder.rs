@@ -7,9 +7,8 @@ use crate::check::MAX_CHECKS;
 use crate::decision::Decision;
 use crate::error::TrypemaError;
 use crate::rules::definition::{IfMissing, KeyVerdict};
-use crate::rules::index::IndexEntry;
 use crate::rules::request::IndexedSet;
-use crate::rules::set::{CompiledRule, ListMatch, OverrideAction, RuleSet, too_many_rules};
+use crate::rules::set::{CompiledRule, ListMatch, MatchedPath, OverrideAction, RuleSet, too_many_rules};
 use crate::rules::verdict::{MissingInput, RuleOutcome, Verdict};
 use crate::strategy::Limit;
 
@@ -22,6 +21,7 @@ impl Plan {
         sets: &[IndexedSet<'_>],
         purpose: Purpose,
     ) -> Result<Self, TrypemaError> {
+        sets.iter().try_for_each(IndexedSet::refuse_ambiguous_path)?;
         let blocking = sets.iter().find_map(|indexed| set.block_match(indexed));
         let list_match = blocking.filter(|_| purpose != Purpose::End);
         let mut builder = PlanBuilder {
@@ -33,10 +33,11 @@ impl Plan {
             keys: String::new(),
             unheld: Vec::new(),
             shadow_count: 0,
+            of_set: None,
         };
         if builder.list_match.is_none() {
             match sets {
-                [only] => builder.add_set(only)?,
+                [only] if only.has_one_path() => builder.add_set(only)?,
                 _ => builder.add_sets()?,
             }
         }
@@ -60,18 +61,26 @@ struct PlanBuilder<'r> {
     unheld: Vec<u32>,
     /// See [`Plan`].
     shadow_count: usize,
+    /// The outcomes of one rule for one set; `None` if the request has a single set with a single path.
+    of_set: Option<Vec<usize>>,
 }
 
-/// A rule that applies to one of several attribute sets.
+/// A rule that applies to one of several attribute sets, by one of its paths.
 #[derive(Debug, Clone, Copy)]
-struct SetMatch {
-    entry: IndexEntry,
+struct SetMatch<'r> {
+    matched: MatchedPath<'r>,
     /// The index of the set.
     set: usize,
 }
 
-impl PlanBuilder<'_> {
-    /// Adds the rules that apply to the only set, unless an allow list exempts it.
+impl SetMatch<'_> {
+    fn rule(&self) -> u32 {
+        self.matched.entry.rule
+    }
+}
+
+impl<'r> PlanBuilder<'r> {
+    /// Adds the rules that apply to the only set, which has one path or none, unless an allow list exempts it.
     fn add_set(&mut self, indexed: &IndexedSet<'_>) -> Result<(), TrypemaError> {
         self.list_match = self.allow_match(indexed);
         if self.list_match.is_some() {
@@ -79,33 +88,37 @@ impl PlanBuilder<'_> {
         }
         let found = self.set.find(indexed)?;
         self.reserve(found.as_slice().len());
+        let path = indexed.paths().next().flatten();
         for entry in found.as_slice() {
-            if let Some(missing) = self.add(*entry, indexed) {
+            if let Some(missing) = self.add(MatchedPath { entry: *entry, path }, indexed) {
                 self.add_missing(entry.rule, missing)?;
             }
         }
         Ok(())
     }
 
-    /// Adds the rules that apply to several sets, except to those that an allow list exempts. If it exempts
-    /// all of them, it decides the request.
+    /// Adds the rules that apply to several sets, or by several paths, except to sets that an allow list exempts.
+    /// If it exempts all of them, it decides the request.
     fn add_sets(&mut self) -> Result<(), TrypemaError> {
         let (mut found, mut candidates) = (Vec::new(), Vec::new());
         let (mut exempting, mut exempt_count) = (None, 0);
-        for (number, indexed) in self.sets.iter().enumerate() {
+        let sets = self.sets;
+        for (number, indexed) in sets.iter().enumerate() {
             if let Some(allowing) = self.allow_match(indexed) {
                 exempting.get_or_insert(allowing);
                 exempt_count += 1;
                 continue;
             }
-            for entry in self.set.find(indexed)? {
-                let rule = self.set.at(entry.rule);
-                let is_candidate = rule.is_some_and(|rule| rule.rule.candidate_for.is_some());
-                let list = if is_candidate { &mut candidates } else { &mut found };
-                list.push(SetMatch { entry, set: number });
+            for path in indexed.paths() {
+                for entry in self.set.find_by_path(indexed, path)? {
+                    let rule = self.set.at(entry.rule);
+                    let is_candidate = rule.is_some_and(|rule| rule.rule.candidate_for.is_some());
+                    let list = if is_candidate { &mut candidates } else { &mut found };
+                    list.push(SetMatch { matched: MatchedPath { entry, path }, set: number });
+                }
             }
         }
-        if exempt_count == self.sets.len() {
+        if exempt_count == sets.len() {
             self.list_match = exempting;
             return Ok(());
         }
@@ -118,19 +131,23 @@ impl PlanBuilder<'_> {
     /// room for the counters of a rule, which is then left out.
     fn add_matches(
         &mut self,
-        mut found: Vec<SetMatch>,
+        mut found: Vec<SetMatch<'r>>,
         on_full: impl Fn() -> Result<(), TrypemaError>,
     ) -> Result<(), TrypemaError> {
-        found.sort_unstable_by_key(|matched| (matched.entry.rule, matched.set));
+        // Stable: the paths of a set stay in their order.
+        found.sort_by_key(|found| (found.rule(), found.set));
         let sets = self.sets;
-        for of_rule in found.chunk_by(|one, other| one.entry.rule == other.entry.rule) {
+        for of_rule in found.chunk_by(|one, other| one.rule() == other.rule()) {
             let before = (self.outcomes.len(), self.keys.len(), self.shadow_count);
             let mut is_missing_known = false;
-            for matched in of_rule {
-                if let Some(missing) = self.add(matched.entry, &sets[matched.set])
-                    && !std::mem::replace(&mut is_missing_known, true)
-                {
-                    self.add_missing(matched.entry.rule, missing)?;
+            for of_set in of_rule.chunk_by(|one, other| one.set == other.set) {
+                self.of_set = Some(Vec::new());
+                for SetMatch { matched, set } in of_set {
+                    if let Some(missing) = self.add(*matched, &sets[*set])
+                        && !std::mem::replace(&mut is_missing_known, true)
+                    {
+                        self.add_missing(matched.entry.rule, missing)?;
+                    }
                 }
             }
             if self.outcomes.len() > MAX_CHECKS {
@@ -155,7 +172,8 @@ impl PlanBuilder<'_> {
 
     /// Adds the counter of a rule that applies to a set. If the request lacks a part, and the rule does not
     /// tolerate that, returns the part.
-    fn add(&mut self, entry: IndexEntry, indexed: &IndexedSet<'_>) -> Option<MissingInput> {
+    fn add(&mut self, matched: MatchedPath<'_>, indexed: &IndexedSet<'_>) -> Option<MissingInput> {
+        let entry = matched.entry;
         let rule = self.set.at(entry.rule)?;
         if self.purpose == Purpose::Check && matches!(rule.limit, Limit::Concurrency(_)) {
             if !self.unheld.contains(&entry.rule) {
@@ -168,12 +186,12 @@ impl PlanBuilder<'_> {
             return rule.missing_attribute_of_all(self.sets).map(MissingInput::Attribute);
         }
         let start = self.keys.len();
-        rule.write_key(&mut self.keys, entry, indexed);
+        rule.write_key(&mut self.keys, matched, indexed);
         let key = &self.keys[start..];
         let action = rule.override_of(key);
         let is_ending = self.purpose == Purpose::End;
         let is_exempt = action == Some(&OverrideAction::Verdict(KeyVerdict::Allow)) && !is_ending;
-        if is_exempt || !rule.is_in_share(key) {
+        if (is_exempt && rule.is_exempted_exactly(indexed)) || !rule.is_in_share(key) {
             self.keys.truncate(start);
             return None;
         }
@@ -186,12 +204,8 @@ impl PlanBuilder<'_> {
             let is_skipped = is_named || rule.rule.if_missing == IfMissing::Skip;
             return (!is_skipped).then_some(MissingInput::Cost);
         };
-        if self.sets.len() > 1
-            && let Some(known) = self.outcome_of(entry.rule, start)
-        {
+        if self.is_known(entry.rule, start, cost) {
             self.keys.truncate(start);
-            let outcome = &mut self.outcomes[known];
-            outcome.cost = outcome.cost.saturating_add(cost);
             return None;
         }
         self.shadow_count += usize::from(rule.rule.is_shadow());
@@ -206,6 +220,24 @@ impl PlanBuilder<'_> {
             decision: is_blocked.then(Decision::refused),
         });
         None
+    }
+
+    /// Whether another set, or another path of the same set, uses the counter whose name is at `start` of the
+    /// keys. The costs of all sets are added up; a set that uses a counter by several of its paths costs once.
+    fn is_known(&mut self, rule: u32, start: usize, cost: u64) -> bool {
+        if self.of_set.is_none() {
+            return false;
+        }
+        let known = self.outcome_of(rule, start);
+        let index = known.unwrap_or(self.outcomes.len());
+        let Some(of_set) = self.of_set.as_mut().filter(|of_set| !of_set.contains(&index)) else {
+            return true;
+        };
+        of_set.push(index);
+        if let Some(outcome) = known.and_then(|known| self.outcomes.get_mut(known)) {
+            outcome.cost = outcome.cost.saturating_add(cost);
+        }
+        known.is_some()
     }
 
     /// Returns the outcome that uses the counter whose name is at `start` of the keys. Outcomes of one rule

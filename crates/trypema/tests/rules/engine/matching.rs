@@ -284,12 +284,15 @@ fn the_bound_on_rules_of_one_request_is_close() {
     assert_eq!(
         most(&[(40, "/api/**"), (30, "/api/search"), (30, "/other")]),
         100,
-        "a path with two readings"
+        "a path with several readings"
     );
     assert_eq!(most(&[(40, "GET /api/**"), (40, "POST /api/search")]), 40, "a request has one method");
     assert_eq!(most(&[(3, "HEAD /a"), (4, "GET /a")]), 7, "what serves GET serves HEAD");
     assert_eq!(most(&[(2, "/*/x"), (3, "/a/x"), (50, "/a/y/z")]), 55, "the second reading ends elsewhere");
-    assert_eq!(most(&[(30, "/a"), (30, "/b"), (30, "/c")]), 60, "a request has at most two paths");
+    let each =
+        [(9, "/a"), (9, "/b"), (9, "/c"), (9, "/d"), (9, "/e/*/x"), (9, "/e/y/x"), (8, "/g"), (8, "/h")];
+    assert_eq!(most(&each), 62, "a path has at most six readings");
+    assert_eq!(most(&[(20, "/**"), (20, "/*"), (20, "/*/*"), (5, "/a/b"), (5, "/a/c"), (1, "/d")]), 71);
     let plans = "
 rules:
   - {id: free, scope: global, plan_tiers: [free], strategy: {fixed_window: {limit: 1, window: 1h}}}

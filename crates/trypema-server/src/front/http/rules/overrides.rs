@@ -185,7 +185,7 @@ fn alone(rule: &Rule, stored: &StoredRules) -> Rules {
 }
 
 fn no_key() -> ApiError {
-    let detail = "unknown key, or a digest of values that are too long; use a key as responses contain it, for example per-user|user=ann";
+    let detail = "unknown key, a digest of values that are too long, or a path with dot segments or encoded slashes; use a key as responses contain it, for example per-user|user=ann";
     ApiError::new(StatusCode::NOT_FOUND, detail)
 }
 
