@@ -18,17 +18,20 @@
 //! replace it by its own entry of the same revision. The newer server may store properties of rules that
 //! the older one cannot express, and it can read every older format.
 
+mod permissions;
+
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use thiserror::Error;
 use tokio::time::timeout;
 use trypema::TrypemaError;
-use trypema::redis::RedisConnection;
-use trypema::redis::client::aio::MultiplexedConnection;
+use trypema::redis::client::aio::{MultiplexedConnection, PubSub};
 use trypema::redis::client::{AsyncConnectionConfig, Client, RedisError, Value, cmd, pipe};
+use trypema::redis::{RedisConnection, is_not_permitted};
 use trypema::rules::{Numbers, Override, Rule, Rules};
 
+pub(crate) use self::permissions::CACHE_COMMANDS;
 use super::database::{KEEPALIVE_INTERVAL, StoredRules, Version};
 
 /// The newest format that this server reads.
@@ -51,6 +54,7 @@ const REDIS_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct Cache {
     redis: RedisConnection,
+    prefix: String,
     /// The name of the hash and of the channel. No counter has such a name, because the names of counters
     /// contain braces.
     name: String,
@@ -71,9 +75,21 @@ pub(crate) enum CacheError {
     NewerFormat(String),
 }
 
+impl CacheError {
+    /// Whether the Redis user lacks a permission.
+    pub(crate) fn is_not_permitted(&self) -> bool {
+        match self {
+            Self::Address(TrypemaError::RedisError(failure)) => failure.is_not_permitted(),
+            Self::Redis(error) => is_not_permitted(error),
+            _ => false,
+        }
+    }
+}
+
 impl Cache {
     pub(crate) fn new(url: &str, prefix: &str) -> Result<Self, TrypemaError> {
-        Ok(Self { redis: RedisConnection::lazy(url)?, name: format!("{prefix}:rules") })
+        let name = format!("{prefix}:rules");
+        Ok(Self { redis: RedisConnection::lazy(url)?, prefix: prefix.to_owned(), name })
     }
 
     /// Returns the cached rules, if there are any.
@@ -130,11 +146,10 @@ impl Cache {
                 ("rules", &rules),
             ];
             let mut write = pipe();
-            write
-                .atomic()
-                .del(&self.name)
-                .hset_multiple(&self.name, &fields)
-                .pexpire(&self.name, CACHE_TTL_MS);
+            write.atomic().del(&self.name);
+            // Not `hset_multiple`, which sends `HMSET`.
+            write.cmd("HSET").arg(&self.name).arg(&fields);
+            write.pexpire(&self.name, CACHE_TTL_MS);
             Ok(write.exec_async(&mut self.connect().await?).await?)
         })
         .await
@@ -153,13 +168,7 @@ impl Cache {
     /// Calls `on_announcement` for every announcement, and once at the start. Returns when the connection
     /// ends.
     pub(crate) async fn listen(&self, on_announcement: impl Fn()) -> Result<(), CacheError> {
-        let (mut connection, mut announcements) = with_timeout(async {
-            let server = self.redis.server_of(&self.name).await?;
-            let mut announcements = Client::open(server)?.get_async_pubsub().await?;
-            announcements.subscribe(&self.name).await?;
-            Ok(announcements.split())
-        })
-        .await?;
+        let (mut connection, mut announcements) = with_timeout(self.subscribe()).await?.split();
         on_announcement();
         loop {
             match timeout(KEEPALIVE_INTERVAL, announcements.next()).await {
@@ -170,6 +179,14 @@ impl Cache {
                 Err(_) => with_timeout(async { Ok(connection.ping::<Value>().await?) }).await.map(drop)?,
             }
         }
+    }
+
+    /// Opens a connection that receives announcements.
+    async fn subscribe(&self) -> Result<PubSub, CacheError> {
+        let server = self.redis.server_of(&self.name).await?;
+        let mut announcements = Client::open(server)?.get_async_pubsub().await?;
+        announcements.subscribe(&self.name).await?;
+        Ok(announcements)
     }
 
     /// Opens a separate connection: the rules may have megabytes, and decisions must not wait behind them.

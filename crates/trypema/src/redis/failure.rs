@@ -34,7 +34,8 @@ pub enum RedisFailureKind {
     #[error("no reply from redis, the outcome is unknown")]
     OutcomeUnknown,
     /// Redis refused to run the call (out of memory, wrong type, read-only, no permission, …). Nothing was
-    /// spent.
+    /// spent, unless the user may run some of a script's commands and not others
+    /// ([`RedisFailure::is_not_permitted`]): then the units may be counted, and the call was not admitted.
     #[error("redis refused the call")]
     Refused,
     /// The reply is malformed. The cost may have been spent.
