@@ -16,8 +16,9 @@ use crate::start_error::StartError;
 #[derive(Debug, Default)]
 pub(super) struct Permissions(Mutex<Option<Vec<MissingPermission>>>);
 
-/// The time that the probe may take at the start. After it, the server starts, and probes later.
-const BUDGET: Duration = Duration::from_secs(2);
+/// The time that the probe may take at the start, of a Redis that has just answered. After it, the server
+/// starts, and probes later.
+const BUDGET: Duration = Duration::from_secs(5);
 
 /// What a probe has found.
 #[derive(Debug, Default)]
@@ -66,7 +67,9 @@ impl App {
         }
         match probed.failure {
             None => *self.permissions() = Some(Vec::new()),
-            Some(why) => tracing::debug!("store: cannot check the permissions of the Redis user ({why})"),
+            Some(why) => tracing::warn!(
+                "store: cannot check the permissions of the Redis user ({why}); starting anyway, and trying again later"
+            ),
         }
         Ok(())
     }

@@ -218,6 +218,21 @@ rules:
     }
 }
 
+/// A server starts without Redis, so it learns later that its user lacks a permission.
+#[test]
+fn a_redis_that_comes_later_is_probed_then() {
+    let user = printed("limiter", &["--provider", "redis"]).replace(" +get ", " ").replace('\'', "");
+    let rules = user.trim().strip_prefix("ACL SETUSER ").unwrap();
+    let redis = Server::builder().user(rules).start().unwrap();
+    redis.kill_9().unwrap();
+    let service = Service::start(&["--provider", "redis", "--redis-url", &url(&redis)]);
+    assert_eq!(service.readiness().json().get("warnings"), None);
+    redis.restart().unwrap();
+    let missing = json!([format!("+get on {}", redis.addr())]);
+    let is_known = || service.readiness().json()["missing_permissions"] == missing;
+    wait_until("the permission to be missed", is_known).unwrap();
+}
+
 /// The marks around the output of a command in a page.
 const MARKS: (&str, &str) = ("<!-- trypema prints this -->\n", "<!-- end -->");
 /// The pages that show the command, with the number of times.

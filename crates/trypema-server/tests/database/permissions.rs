@@ -10,11 +10,13 @@ use crate::redis_user::{ENCODED, apply, assert_nothing_was_refused, command, pri
 use crate::scene::{Scene, done, is_allowed, per_user};
 
 const KEY: &str = "trypema:rules";
+/// The deadline of calls: long, because the machine may be busy with other tests.
+const PATIENT: &str = "10s";
 
 /// Returns the flags of a server whose rules are in this database, and cached in Redis.
-fn flags<'a>(database: &'a str, redis: &'a str, provider: &'a str) -> [&'a str; 8] {
+fn flags<'a>(database: &'a str, redis: &'a str, provider: &'a str) -> [&'a str; 10] {
     let of_rules = ["--database-url", database, "--rules-poll", "1s"];
-    let of_redis = ["--redis-url", redis, "--provider", provider];
+    let of_redis = ["--redis-url", redis, "--provider", provider, "--redis-deadline", PATIENT];
     let mut flags = of_rules.into_iter().chain(of_redis);
     std::array::from_fn(|_| flags.next().unwrap())
 }
@@ -23,7 +25,7 @@ fn flags<'a>(database: &'a str, redis: &'a str, provider: &'a str) -> [&'a str; 
 fn wait_until_cached(redis: &Server, revision: &Value) {
     wait_until("the rules to be cached", || {
         let found = redis.control().unwrap().command(&["HGET", KEY, "revision"]).unwrap();
-        found.text() == revision.to_string()
+        found.integer() == revision.as_i64()
     })
     .unwrap();
 }

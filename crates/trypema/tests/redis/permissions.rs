@@ -186,7 +186,11 @@ fn a_server_that_does_not_answer_lacks_no_permission() {
 
 #[test]
 fn every_node_of_a_cluster_is_probed() {
-    let cluster = Cluster::start().unwrap();
+    Binary::every().unwrap().into_iter().for_each(is_probed_as_a_cluster);
+}
+
+fn is_probed_as_a_cluster(binary: Binary) {
+    let cluster = Cluster::start_on(binary).unwrap();
     let user = User { target: CommandTarget::ClusterNode, ..HYBRID };
     let make = |node: &Server, left_out| user.make_without(node, left_out);
     cluster.nodes().iter().for_each(|node| make(node, None));
@@ -216,7 +220,11 @@ fn every_node_of_a_cluster_is_probed() {
 
 #[test]
 fn the_user_of_the_sentinels_needs_two_commands() {
-    let sentinel = Sentinel::start().unwrap();
+    Binary::every().unwrap().into_iter().for_each(is_probed_behind_sentinels);
+}
+
+fn is_probed_behind_sentinels(binary: Binary) {
+    let sentinel = Sentinel::start_on(binary).unwrap();
     let user = User { target: CommandTarget::Monitored, ..REDIS };
     sentinel.servers().iter().for_each(|server| user.make_without(server, None));
     let rules = RedisCommand::ALL.iter().filter(|command| command.sent_to == CommandTarget::Sentinel);

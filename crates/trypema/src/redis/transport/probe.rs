@@ -17,8 +17,9 @@ use crate::redis::key::{RedisKey, state_name};
 use crate::redis::permissions::{CommandTarget, CommandUse, MissingPermission, RedisCommand, TIME};
 use crate::redis::{RedisFailure, RedisFailureKind, random};
 
-/// The time that a server has to answer one command of the probe.
-const BUDGET: Duration = Duration::from_secs(1);
+/// The time that a server has to answer one command of the probe. Only the start of a process waits for it, so
+/// it is long enough for a busy machine.
+const BUDGET: Duration = Duration::from_secs(5);
 
 /// The number of keys that are tried to find one for each node of a Cluster. A node with a thousandth of the
 /// slots has none of them once in ten million times; it is then not probed.
@@ -189,7 +190,7 @@ impl ProbedServer {
         reply: impl Future<Output = RedisResult<Value>>,
     ) -> Result<CommandOutcome, RedisFailure> {
         match within(BUDGET, reply).await.map(CommandOutcome::from_result) {
-            None => Err(unavailable("no reply within 1 s")),
+            None => Err(unavailable(format!("no reply to the probe of permissions within {BUDGET:?}"))),
             Some(CommandOutcome::Lost(failure) | CommandOutcome::NotSent(failure)) => Err(failure),
             Some(outcome) => Ok(outcome),
         }
@@ -235,6 +236,6 @@ fn probe_script() -> Arc<Script> {
     Arc::new(Script::new(include_str!("../script/probe.lua").to_owned()))
 }
 
-fn unavailable(message: &'static str) -> RedisFailure {
+fn unavailable(message: impl Into<Arc<str>>) -> RedisFailure {
     RedisFailure::new(RedisFailureKind::Unavailable, message)
 }
