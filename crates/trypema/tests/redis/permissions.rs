@@ -5,10 +5,13 @@
 mod every_use;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use trypema::RateLimiter;
+use trypema::observer::{Event, Observer, StoreCall};
 use trypema::redis::{CommandTarget, CommandUse, MissingPermission, RedisCommand, RedisConnection};
+use trypema::{Check, FixedWindowLimit, Limit, RateLimiter, TrypemaError};
 use trypema_testkit::blocking::{connect, wait_for};
 use trypema_testkit::redis::{Binary, Cluster, Monitored, Sentinel, Server};
 
@@ -169,7 +172,7 @@ fn keys_and_logins_that_are_not_permitted_are_named() {
     let time = RedisCommand::ALL.iter().find(|command| command.name == "time");
     REDIS.make_without(&server, time);
     let connection = connection_of(&server);
-    let clock = std::sync::Arc::new(trypema::clock::SystemClock);
+    let clock = Arc::new(trypema::clock::SystemClock);
     let rl = RateLimiter::builder().redis(connection).clock(clock).build().unwrap();
     assert_eq!(missing(&rl, REDIS), []);
 }
@@ -182,6 +185,36 @@ fn a_server_that_does_not_answer_lacks_no_permission() {
     server.kill_9().unwrap();
     let failure = wait_for(rl.redis().missing_permissions()).unwrap_err();
     assert!(failure.is_store_failure(), "{failure}");
+}
+
+/// Counts the failed calls.
+#[derive(Debug, Default)]
+struct FailedCalls(AtomicU64);
+
+impl Observer for FailedCalls {
+    fn decided(&self, _: &Event<'_>) {}
+
+    fn store_called(&self, call: &StoreCall<'_>) {
+        let is_refused = call.error.is_some_and(
+            |error| matches!(error, TrypemaError::RedisError(failure) if failure.is_not_permitted()),
+        );
+        self.0.fetch_add(u64::from(is_refused), Ordering::Relaxed);
+    }
+}
+
+/// The script call itself succeeds, and says of its requests that they failed.
+#[test]
+fn a_refusal_inside_a_batch_is_observed() {
+    let server = Server::start().unwrap();
+    REDIS.make_without(&server, RedisCommand::ALL.iter().find(|command| command.name == "get"));
+    let failed = Arc::new(FailedCalls::default());
+    let builder = RateLimiter::builder().redis(connection_of(&server)).redis_deadline(DEADLINE);
+    let rl = builder.observer(failed.clone()).build().unwrap();
+    let limit = Limit::from(FixedWindowLimit::new(10, Duration::from_secs(60)).unwrap());
+    let checks = [Check::new("ann", &limit, 1), Check::new("bob", &limit, 1)];
+    let error = wait_for(rl.redis().take_all(&checks)).unwrap_err();
+    assert!(error.is_store_failure(), "{error}");
+    assert_eq!(failed.0.load(Ordering::Relaxed), 1);
 }
 
 #[test]
@@ -197,7 +230,7 @@ fn is_probed_as_a_cluster(binary: Binary) {
     let url = cluster.url().replace("://", "://limiter:secret@");
     let rl = limiter(connect(&url));
     assert_eq!(missing(&rl, user), []);
-    let fixed = trypema::FixedWindowLimit::new(10, Duration::from_secs(60)).unwrap();
+    let fixed = FixedWindowLimit::new(10, Duration::from_secs(60)).unwrap();
     for name in ["ann", "bob", "cid", "dan", "eve"] {
         let name = trypema_testkit::blocking::key(name);
         assert!(wait_for(rl.redis().fixed_window().take(&name, &fixed, 1)).unwrap().is_allowed());
