@@ -1,5 +1,7 @@
 //! The state that all front ends share: the engine, its metrics, and whether the server is ready.
 
+mod permissions;
+
 use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,6 +16,7 @@ use trypema::rules::{
 };
 use trypema::{RateLimiter, TrypemaError};
 
+use self::permissions::Permissions;
 use crate::background_worker::BackgroundWorkers;
 use crate::config::Config;
 use crate::denial_log::DenialLog;
@@ -38,6 +41,7 @@ pub struct App {
     refused_rules: Mutex<Option<String>>,
     watched_source: WatchedSource,
     workers: Arc<BackgroundWorkers>,
+    permissions: Permissions,
 }
 
 /// The response of `/readyz`.
@@ -64,12 +68,28 @@ pub(crate) struct Readiness {
     /// The error of that rule set. Only shown to administrators.
     #[serde(skip_serializing_if = "Option::is_none")]
     refused_rules: Option<String>,
+    /// What an operator should repair, although the server works.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<Warning>,
+    /// The permissions that the Redis user lacks, as ACL rules. Only shown to administrators.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    missing_permissions: Vec<String>,
+}
+
+/// A warning of `/readyz`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Warning {
+    /// The Redis user lacks permissions, so Redis refuses calls.
+    MissingPermissions,
+    /// The rule cache in Redis could not be written at the last attempt.
+    RuleCacheFailing,
 }
 
 impl Readiness {
-    /// Removes the error of an invalid rule set, for callers without a token.
+    /// Removes the error of an invalid rule set and the missing permissions, for callers without a token.
     pub(crate) fn without_details(self) -> Self {
-        Self { refused_rules: None, ..self }
+        Self { refused_rules: None, missing_permissions: Vec::new(), ..self }
     }
 }
 
@@ -79,7 +99,8 @@ impl App {
     ///
     /// # Errors
     ///
-    /// An error of the rules, or the reason why Redis cannot be used.
+    /// An error of the rules, or the reason why Redis cannot be used: a wrong login, or permissions that its
+    /// user lacks. If Redis is unreachable, that is no error.
     pub async fn new(config: &Config, clock: Option<Arc<dyn Clock>>) -> Result<Self, StartError> {
         let workers = Arc::new(BackgroundWorkers::default());
         let LoadedRules { rules, watched_source, refused } = config.rules.open(&workers).await?;
@@ -89,10 +110,10 @@ impl App {
         let reservations = Arc::new(ReservationMetrics::new(clock.clone()));
         let dependencies = LimiterDependencies { clock, observer: store, reservations: reservations.clone() };
         let connected = provider::connect(config, rules, dependencies).await?;
-        let EngineAndLimiter { engine, limiter, provider } = connected;
+        let EngineAndLimiter { engine, limiter, provider, is_connected } = connected;
         let (is_draining, refused_rules) = (AtomicBool::new(false), Mutex::new(refused));
         let denial_log = DenialLog::new(config.log_denials);
-        Ok(Self {
+        let app = Self {
             engine,
             limiter,
             provider,
@@ -103,7 +124,10 @@ impl App {
             refused_rules,
             watched_source,
             workers,
-        })
+            permissions: Permissions::default(),
+        };
+        app.require_permissions(is_connected).await?;
+        Ok(app)
     }
 
     /// Decides a request by the rules in force. Every front end calls this method.
@@ -285,6 +309,8 @@ impl App {
             },
             rules_refused: refused_rules.is_some(),
             refused_rules,
+            warnings: self.warnings(),
+            missing_permissions: self.missing_permissions().iter().map(ToString::to_string).collect(),
         }
     }
 
@@ -340,6 +366,12 @@ impl App {
             "Times that a circuit breaker has opened.",
         );
         text.sample(&[], redis.breaker_openings);
+        text.family(
+            "trypema_missing_permissions",
+            MetricType::Gauge,
+            "Permissions that the Redis user lacks, by the last probe.",
+        );
+        text.sample(&[], self.missing_permissions().len());
         let hybrid = self.limiter.hybrid().stats();
         text.family("trypema_units_held", MetricType::Gauge, "Leased units that are not spent yet.");
         text.sample(&[], hybrid.held_units);

@@ -6,6 +6,7 @@ mod confirm;
 mod difference;
 mod keys;
 mod lists;
+mod redis;
 mod reservations;
 mod rules;
 mod serve;
@@ -41,6 +42,7 @@ Try it:
   trypema rules apply rules.yaml                 replace the rules in PostgreSQL; shows the changes first
   trypema rules set per-user limit=20            change one rule in PostgreSQL
   trypema lists block user=mallory               deny every request of a user
+  trypema redis acl --user limiter --password-file password | redis-cli
   trypema serve --rules rules.yaml --redis-url redis://127.0.0.1 --provider hybrid
 ";
 
@@ -72,6 +74,9 @@ enum Command {
     /// Work with the allow list and the block list: show, block, allow, remove
     #[command(subcommand)]
     Lists(lists::Lists),
+    /// Work with Redis: print the permissions that the server's user needs
+    #[command(subcommand)]
+    Redis(redis::Redis),
     /// Write shell completions to standard output
     Completions {
         /// The shell
@@ -108,6 +113,7 @@ impl Cli {
             Command::Rules(rules) => rules.run(),
             Command::Keys(keys) => keys.run(),
             Command::Lists(lists) => lists.run(),
+            Command::Redis(redis) => redis.run(),
             Command::Completions { shell } => {
                 let mut script = Vec::new();
                 clap_complete::generate(shell, &mut Self::command(), "trypema", &mut script);

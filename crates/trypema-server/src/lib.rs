@@ -33,6 +33,7 @@ mod logins;
 mod metrics;
 mod mode;
 mod net;
+mod permission_watch;
 mod provider;
 mod rule_watcher;
 mod rules;

@@ -38,6 +38,8 @@ pub(crate) struct EngineAndLimiter {
     pub(crate) engine: Arc<Engine>,
     pub(crate) limiter: Arc<RateLimiter>,
     pub(crate) provider: Provider,
+    /// Whether Redis has answered. `false` for [`Provider::Memory`].
+    pub(crate) is_connected: bool,
 }
 
 /// Dependencies of the limiter that are not settings.
@@ -63,18 +65,16 @@ pub(crate) async fn connect(
     if let Some(clock) = dependencies.clock {
         builder = builder.clock(clock);
     }
-    let (limiter, provider) = match &config.provider {
-        ProviderChoice::Memory => (builder.build()?, Provider::Memory),
-        ProviderChoice::Redis(redis) => {
-            let builder = builder.observer(dependencies.observer);
-            (with_redis(builder, redis).await?.build()?, Provider::Redis)
-        }
-        ProviderChoice::Hybrid(redis, interval) => {
-            let builder = builder.observer(dependencies.observer).sync_interval(*interval);
-            (with_redis(builder, redis).await?.build()?, Provider::Hybrid)
-        }
+    let (builder, provider) = match &config.provider {
+        ProviderChoice::Memory => (builder, Provider::Memory),
+        ProviderChoice::Redis(_) => (builder, Provider::Redis),
+        ProviderChoice::Hybrid(_, interval) => (builder.sync_interval(*interval), Provider::Hybrid),
     };
-    let limiter = Arc::new(limiter);
+    let (builder, is_connected) = match config.provider.redis() {
+        Some(redis) => with_redis(builder.observer(dependencies.observer), redis).await?,
+        None => (builder, false),
+    };
+    let limiter = Arc::new(builder.build()?);
     limiter.run_cleanup_loop();
     let shared = Arc::clone(&limiter);
     let engine = match provider {
@@ -83,31 +83,34 @@ pub(crate) async fn connect(
         Provider::Hybrid => Engine::hybrid(shared, rules),
     };
     let engine = Arc::new(engine.observed_by(dependencies.reservations));
-    Ok(EngineAndLimiter { engine, limiter, provider })
+    Ok(EngineAndLimiter { engine, limiter, provider, is_connected })
 }
 
+/// Returns the builder with a connection, and whether Redis has answered.
 async fn with_redis(
     builder: RateLimiterBuilder,
     redis: &RedisChoice,
-) -> Result<RateLimiterBuilder, TrypemaError> {
+) -> Result<(RateLimiterBuilder, bool), TrypemaError> {
     let url = redis.url.reveal();
-    let connection = match tokio::time::timeout(FIRST_CONNECTION, RedisConnection::connect(url)).await {
-        Ok(Ok(connection)) => connection,
-        Ok(Err(error)) if is_final(&error) => return Err(error),
-        Ok(Err(error)) => {
-            warn_of_unreachable(&error, redis);
-            RedisConnection::lazy(url)?
-        }
-        Err(_) => {
-            warn_of_unreachable(&format_args!("no reply within {} s", FIRST_CONNECTION.as_secs()), redis);
-            RedisConnection::lazy(url)?
-        }
-    };
+    let (connection, is_connected) =
+        match tokio::time::timeout(FIRST_CONNECTION, RedisConnection::connect(url)).await {
+            Ok(Ok(connection)) => (connection, true),
+            Ok(Err(error)) if is_final(&error) => return Err(error),
+            Ok(Err(error)) => {
+                warn_of_unreachable(&error, redis);
+                (RedisConnection::lazy(url)?, false)
+            }
+            Err(_) => {
+                warn_of_unreachable(&format_args!("no reply within {} s", FIRST_CONNECTION.as_secs()), redis);
+                (RedisConnection::lazy(url)?, false)
+            }
+        };
     let builder = builder.redis(connection).redis_deadline(redis.deadline).on_redis_failure(redis.on_failure);
-    Ok(match redis.prefix.clone() {
+    let builder = match redis.prefix.clone() {
         Some(prefix) => builder.redis_prefix(prefix),
         None => builder,
-    })
+    };
+    Ok((builder, is_connected))
 }
 
 fn warn_of_unreachable(error: &dyn Display, redis: &RedisChoice) {

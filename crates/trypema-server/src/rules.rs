@@ -12,6 +12,7 @@ use std::sync::Arc;
 use thiserror::Error;
 use trypema::rules::{InvalidRules, RuleSet, RulesFile};
 
+pub(crate) use cache::CACHE_COMMANDS;
 pub use database::Address;
 pub(crate) use store::CacheChoice;
 pub use store::{DatabaseChoice, OpenError};

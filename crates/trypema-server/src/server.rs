@@ -21,6 +21,7 @@ use crate::config::Config;
 use crate::front::http::{Access, AdminApi, CheckApi, Common, Http};
 use crate::logins::LoginGuard;
 use crate::net::{self, Acceptor, Certificates, Descriptors, Listener, Registry};
+use crate::permission_watch;
 use crate::rule_watcher;
 use crate::spans::Spans;
 use crate::start_error::StartError;
@@ -201,6 +202,9 @@ impl Server {
         rule_watcher::spawn(&mut background, app, Arc::clone(&self.reload.rules));
         if let Some(redis) = self.config.provider.redis() {
             background.spawn("store watch", store_watch::watch(Arc::clone(app), redis.failure_policy()));
+        }
+        if app.uses_redis() {
+            background.spawn("permission watch", permission_watch::watch(Arc::clone(app)));
         }
         if app.denial_log.is_sampled() {
             let app = Arc::clone(app);

@@ -23,7 +23,13 @@ pub enum StartError {
     Database(#[from] OpenError),
     /// The limiter could not be built, or Redis rejected the connection.
     #[error(transparent)]
-    Store(#[from] TrypemaError),
+    Store(TrypemaError),
+    /// The Redis user lacks permissions that this configuration needs: ACL rules, or what Redis said.
+    #[error(
+        "redis_url: the Redis user lacks {}; `trypema redis acl` prints the command that gives it what the server needs",
+        .0.join(", ")
+    )]
+    MissingPermissions(Vec<String>),
     /// The TLS certificate or key cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -58,7 +64,19 @@ impl StartError {
             Self::Rules(_) | Self::Tls(_) | Self::Token(_) | Self::CallerToken(_) => true,
             Self::Database(error) => error.is_final(),
             Self::Store(error) => !matches!(error, TrypemaError::RedisError(_)),
-            Self::Listen { .. } | Self::AdminListen { .. } => false,
+            // The service manager may start the server again, after somebody has changed the user.
+            Self::MissingPermissions(_) | Self::Listen { .. } | Self::AdminListen { .. } => false,
+        }
+    }
+}
+
+impl From<TrypemaError> for StartError {
+    fn from(error: TrypemaError) -> Self {
+        match &error {
+            TrypemaError::RedisError(failure) if failure.is_not_permitted() => {
+                Self::MissingPermissions(vec![format!("a permission ({failure})")])
+            }
+            _ => Self::Store(error),
         }
     }
 }

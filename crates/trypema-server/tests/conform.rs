@@ -29,6 +29,10 @@ mod logs;
 mod metrics;
 #[path = "conform/openapi.rs"]
 mod openapi;
+#[path = "conform/redis_acl.rs"]
+mod redis_acl;
+#[path = "service/redis_user.rs"]
+mod redis_user;
 #[path = "conform/reload.rs"]
 mod reload;
 #[path = "conform/rule_traces.rs"]

@@ -29,8 +29,13 @@ mod fleet;
 mod harness;
 #[path = "database/history.rs"]
 mod history;
+#[path = "database/permissions.rs"]
+mod permissions;
 #[path = "database/readers.rs"]
 mod readers;
+#[path = "service/redis_user.rs"]
+#[allow(dead_code, reason = "others use the rest")]
+mod redis_user;
 #[path = "database/scene.rs"]
 mod scene;
 #[path = "service/threads.rs"]

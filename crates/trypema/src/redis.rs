@@ -37,6 +37,7 @@ mod key;
 mod lease;
 mod limiter;
 mod multi;
+mod permissions;
 mod protocol;
 mod provider;
 mod receipt;
@@ -52,7 +53,7 @@ pub use ::redis as client;
 
 pub use crate::local::{DecisionWithReceipt, Granted};
 pub use compat::{AbsoluteRedisRateLimiter, RedisWindowLimiter, SuppressedRedisRateLimiter};
-pub use failure::{RedisFailure, RedisFailureKind};
+pub use failure::{RedisFailure, RedisFailureKind, is_not_permitted};
 pub use fallback::OnFailure;
 pub use handle::RedisKeyHandle;
 pub use key::RedisKey;
@@ -62,6 +63,7 @@ pub(crate) use lease::{InstanceLiveness, LeaseArgs, LeaseResponse};
 #[doc(hidden)]
 pub use lease::{InstanceLiveness, LeaseArgs, LeaseResponse};
 pub use limiter::RedisLimiter;
+pub use permissions::{CommandTarget, CommandUse, MissingPermission, RedisCommand};
 pub use provider::{RedisRateLimiterOptions, RedisRateLimiterProvider};
 pub use receipt::RedisReceipt;
 #[cfg(feature = "unstable-testkit")]

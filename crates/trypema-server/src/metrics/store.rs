@@ -17,6 +17,8 @@ pub(crate) struct StoreMetrics {
     unavailable: Counter,
     unknown: Counter,
     refused: Counter,
+    /// Calls that Redis refused because its user lacks a permission; not among `refused`.
+    pub(crate) not_permitted: Counter,
     bad_reply: Counter,
     /// Requests that ended with an error because of these failures.
     pub(crate) undecided: Counter,
@@ -40,6 +42,7 @@ impl Observer for StoreMetrics {
             self.latency.add(call.latency);
         }
         match failure.kind() {
+            _ if failure.is_not_permitted() => self.not_permitted.add_one(),
             RedisFailureKind::Unavailable => self.unavailable.add_one(),
             RedisFailureKind::OutcomeUnknown => self.unknown.add_one(),
             RedisFailureKind::Refused => self.refused.add_one(),
@@ -51,7 +54,8 @@ impl Observer for StoreMetrics {
 impl StoreMetrics {
     /// Returns the number of calls that failed.
     pub(crate) fn failures(&self) -> u64 {
-        [&self.unavailable, &self.unknown, &self.refused, &self.bad_reply].map(Counter::get).iter().sum()
+        let kinds = [&self.unavailable, &self.unknown, &self.refused, &self.not_permitted, &self.bad_reply];
+        kinds.map(Counter::get).iter().sum()
     }
 
     /// Returns the first error since the last call of this method.
@@ -78,6 +82,7 @@ impl StoreMetrics {
         text.sample(&[("kind", "unavailable")], self.unavailable.get());
         text.sample(&[("kind", "outcome_unknown")], self.unknown.get());
         text.sample(&[("kind", "refused")], self.refused.get());
+        text.sample(&[("kind", "not_permitted")], self.not_permitted.get());
         text.sample(&[("kind", "bad_reply")], self.bad_reply.get());
     }
 }

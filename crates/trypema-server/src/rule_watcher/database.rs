@@ -32,7 +32,6 @@ struct RuleWatcher {
     /// read.
     seen: Option<Version>,
     is_unreachable: bool,
-    is_cache_failing: bool,
     /// Whether a newer server wrote the cache entry in Redis. This is logged only once.
     is_entry_newer: bool,
     /// Whether this process has written the cache entry. Before that, the entry may be anything.
@@ -59,7 +58,6 @@ pub(super) async fn watch(app: Arc<App>, rule_store: Arc<RuleStore>) {
         rule_store,
         seen: None,
         is_unreachable: false,
-        is_cache_failing: false,
         is_entry_newer: false,
         has_cached: false,
     };
@@ -161,15 +159,15 @@ impl RuleWatcher {
         let adopted = adopted.map(Arc::new);
         let cached = self.update_cache(adopted.clone()).await;
         self.app.workers().discard(Worker::Changes, adopted);
-        if let Err(error) = &cached
-            && !self.is_cache_failing
-        {
-            tracing::warn!(
+        let was_failing = self.rule_store.set_cache_failing(cached.is_err());
+        match cached {
+            Err(error) if !was_failing => tracing::warn!(
                 "rules: cannot write the rule cache to Redis ({error}); servers cannot start while PostgreSQL is \
                  unreachable"
-            );
+            ),
+            Ok(()) if was_failing => tracing::info!("rules: the rule cache in Redis is written again"),
+            _ => {}
         }
-        self.is_cache_failing = cached.is_err();
     }
 
     /// Whether the version that was read last is in force.

@@ -18,6 +18,8 @@
 //! replace it by its own entry of the same revision. The newer server may store properties of rules that
 //! the older one cannot express, and it can read every older format.
 
+mod permissions;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -25,14 +27,15 @@ use futures_util::StreamExt;
 use thiserror::Error;
 use tokio::time::timeout;
 use trypema::TrypemaError;
-use trypema::redis::RedisConnection;
-use trypema::redis::client::aio::MultiplexedConnection;
+use trypema::redis::client::aio::{MultiplexedConnection, PubSub};
 use trypema::redis::client::{
     AsyncConnectionConfig, Client, ErrorKind, FromRedisValue, Pipeline, RedisError, ServerErrorKind, Value,
     cmd, pipe,
 };
+use trypema::redis::{RedisConnection, is_not_permitted};
 use trypema::rules::{Numbers, Override, Rule, Rules};
 
+pub(crate) use self::permissions::CACHE_COMMANDS;
 use super::database::{KEEPALIVE_INTERVAL, PING_TIMEOUT, StoredRules, Version};
 use crate::background_worker::{BackgroundWorkers, Worker, WorkerError};
 
@@ -56,6 +59,7 @@ const REDIS_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct Cache {
     redis: RedisConnection,
+    prefix: String,
     /// The name of the hash and of the channel. No counter has such a name, because the names of counters
     /// contain braces.
     name: String,
@@ -83,6 +87,17 @@ pub(crate) enum CacheError {
     NewerFormat(String),
 }
 
+impl CacheError {
+    /// Whether the Redis user lacks a permission.
+    pub(crate) fn is_not_permitted(&self) -> bool {
+        match self {
+            Self::Address(TrypemaError::RedisError(failure)) => failure.is_not_permitted(),
+            Self::Redis(error) => is_not_permitted(error),
+            _ => false,
+        }
+    }
+}
+
 impl Cache {
     pub(crate) fn new(
         url: &str,
@@ -92,6 +107,7 @@ impl Cache {
         Ok(Self {
             redis: RedisConnection::lazy(url)?,
             name: format!("{prefix}:rules"),
+            prefix: prefix.to_owned(),
             kept: Mutex::new(None),
             workers,
         })
@@ -139,7 +155,10 @@ impl Cache {
             ("rules", &rules),
         ];
         let mut write = pipe();
-        write.atomic().del(&self.name).hset_multiple(&self.name, &fields).pexpire(&self.name, CACHE_TTL_MS);
+        write.atomic().del(&self.name);
+        // Not `hset_multiple`, which sends `HMSET`.
+        write.cmd("HSET").arg(&self.name).arg(&fields);
+        write.pexpire(&self.name, CACHE_TTL_MS);
         self.call(&write).await
     }
 
@@ -151,13 +170,7 @@ impl Cache {
     /// Calls `on_announcement` for every announcement, with its revision, and once at the start. Returns when the
     /// connection ends.
     pub(crate) async fn listen(&self, on_announcement: impl Fn(Option<u64>)) -> Result<(), CacheError> {
-        let (mut connection, mut announcements) = with_timeout(async {
-            let server = self.redis.server_of(&self.name).await?;
-            let mut announcements = Client::open(server)?.get_async_pubsub().await?;
-            announcements.subscribe(&self.name).await?;
-            Ok(announcements.split())
-        })
-        .await?;
+        let (mut connection, mut announcements) = with_timeout(self.subscribe()).await?.split();
         on_announcement(None);
         loop {
             match timeout(KEEPALIVE_INTERVAL, announcements.next()).await {
@@ -202,6 +215,14 @@ impl Cache {
 
     fn kept(&self) -> MutexGuard<'_, Option<MultiplexedConnection>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens a connection that receives announcements.
+    async fn subscribe(&self) -> Result<PubSub, CacheError> {
+        let server = self.redis.server_of(&self.name).await?;
+        let mut announcements = Client::open(server)?.get_async_pubsub().await?;
+        announcements.subscribe(&self.name).await?;
+        Ok(announcements)
     }
 
     async fn connect(&self) -> Result<MultiplexedConnection, CacheError> {

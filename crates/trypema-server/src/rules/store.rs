@@ -1,7 +1,7 @@
 //! Rules in a database: loaded at start, edited through the administration API, and watched by every
 //! server.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -61,6 +61,8 @@ pub(crate) struct RuleStore {
     /// The time at which the server last confirmed that the rules in force are the stored ones.
     confirmed_at: Mutex<Started>,
     pub(crate) failures: Counter,
+    /// Whether the last attempt to write or refresh the cache failed.
+    is_cache_failing: AtomicBool,
 }
 
 /// The rules in force: their version and origin.
@@ -166,6 +168,7 @@ impl RuleStore {
             in_force: watch::Sender::new(in_force),
             confirmed_at: Mutex::new(Started::now()),
             failures: Counter::default(),
+            is_cache_failing: AtomicBool::new(false),
         }
     }
 
@@ -177,6 +180,16 @@ impl RuleStore {
     /// Returns the cache in Redis, if one is configured.
     pub(crate) fn cache(&self) -> Option<&Cache> {
         self.cache.as_ref()
+    }
+
+    /// Whether the last attempt to write or refresh the cache failed.
+    pub(crate) fn is_cache_failing(&self) -> bool {
+        self.is_cache_failing.load(Ordering::Relaxed)
+    }
+
+    /// Records whether the cache was written or refreshed. Returns whether the attempt before this one failed.
+    pub(crate) fn set_cache_failing(&self, is_failing: bool) -> bool {
+        self.is_cache_failing.swap(is_failing, Ordering::Relaxed)
     }
 
     /// Returns the interval at which the database is polled.
@@ -280,6 +293,12 @@ pub(crate) fn write(rule_store: Option<&RuleStore>, text: &mut Exposition) {
         "Failed attempts to read rules from the database.",
     );
     text.sample(&[], rule_store.map_or(0, |rule_store| rule_store.failures.get()));
+    text.family(
+        "trypema_rule_cache_failing",
+        MetricType::Gauge,
+        "1 if the rules could not be written to the rule cache in Redis at the last attempt.",
+    );
+    text.sample(&[], u64::from(rule_store.is_some_and(RuleStore::is_cache_failing)));
 }
 
 /// Logs the rows of an adopted table that are not in force. They do not prevent the start, because they are

@@ -34,7 +34,8 @@ pub enum RedisFailureKind {
     #[error("no reply from redis, the outcome is unknown")]
     OutcomeUnknown,
     /// Redis refused to run the call (out of memory, wrong type, read-only, no permission, …). Nothing was
-    /// spent.
+    /// spent, unless the user may run some of a script's commands and not others
+    /// ([`RedisFailure::is_not_permitted`]): then the units may be counted, and the call was not admitted.
     #[error("redis refused the call")]
     Refused,
     /// The reply is malformed. The cost may have been spent.
@@ -44,6 +45,31 @@ pub enum RedisFailureKind {
 
 /// The error of a script that finds a state in a later format than its own (`script/state.lua`).
 const NEWER_STATE: &str = "state was written by a newer version of trypema";
+
+/// The texts by which the supported servers say that an ACL does not permit a command, a key or a channel.
+/// Inside scripts, only the last three occur.
+const NOT_PERMITTED: [&str; 4] =
+    ["NOPERM", "has no permissions to", "No permissions to access", "The user executing the script can't"];
+
+/// Whether this message of a server says that a permission is missing.
+pub(super) fn says_not_permitted(message: &str) -> bool {
+    NOT_PERMITTED.iter().any(|text| message.contains(text))
+}
+
+/// Whether an error of the client means that the Redis user lacks a permission: for a command, a key or a
+/// channel, inside a script or not.
+///
+/// ```
+/// use trypema::redis::client::parse_redis_value;
+/// use trypema::redis::is_not_permitted;
+///
+/// let reply = parse_redis_value(b"-NOPERM this user has no permissions to run the 'zadd' command\r\n")?;
+/// assert!(is_not_permitted(&reply.extract_error().unwrap_err()));
+/// # Ok::<(), trypema::redis::client::RedisError>(())
+/// ```
+pub fn is_not_permitted(error: &redis::RedisError) -> bool {
+    says_not_permitted(&error.to_string())
+}
 
 impl RedisFailure {
     pub(crate) fn new(kind: RedisFailureKind, message: impl Into<Arc<str>>) -> Self {
@@ -70,10 +96,17 @@ impl RedisFailure {
 
     /// Whether the server refused the credentials, or the user lacks a permission. Retrying does not help.
     pub fn is_login_refused(&self) -> bool {
-        self.source.as_ref().is_some_and(|error| {
+        let is_wrong_login = self.source.as_ref().is_some_and(|error| {
             error.kind() == redis::ErrorKind::AuthenticationFailed
-                || matches!(error.code(), Some("WRONGPASS" | "NOAUTH" | "NOPERM"))
-        })
+                || matches!(error.code(), Some("WRONGPASS" | "NOAUTH"))
+        });
+        is_wrong_login || self.is_not_permitted()
+    }
+
+    /// Whether the Redis user lacks a permission: for a command, a key or a channel. `trypema redis acl`
+    /// prints those that it needs.
+    pub fn is_not_permitted(&self) -> bool {
+        says_not_permitted(&self.message)
     }
 
     /// Whether a retry may succeed and cannot count anything twice.
@@ -110,5 +143,30 @@ mod tests {
         }
         let other = failure("-OOM command not allowed when used memory > 'maxmemory'.").to_string();
         assert!(other.contains("OOM") && !other.contains(NEWER_STATE), "{other}");
+    }
+
+    /// The replies of Redis 6.2 and 7.0, and of Valkey 8, outside and inside scripts.
+    #[test]
+    fn a_missing_permission_is_recognised_in_the_words_of_every_version() {
+        for reply in [
+            "-NOPERM this user has no permissions to run the 'zadd' command or its subcommand",
+            "-NOPERM this user has no permissions to access one of the keys used as arguments",
+            "-NOPERM No permissions to access a channel",
+            "-NOPERM User limiter has no permissions to run the 'zadd' command",
+            "-ERR Error running script (call to f_e0e1): @user_script:1: @user_script: 1: The user executing the script \
+             can't run this command or subcommand",
+            "-ERR The user executing the script can't access at least one of the keys mentioned in the command \
+             arguments script: e0e1, on @user_script:1.",
+            "-ERR ACL failure in script: User limiter has no permissions to run the 'zadd' command script: e0e1, on \
+             @user_script:1.",
+            "-ERR ACL failure in script: No permissions to access a key",
+        ] {
+            assert!(failure(reply).is_not_permitted() && failure(reply).is_login_refused(), "{reply}");
+        }
+        for reply in
+            ["-OOM command not allowed", "-WRONGPASS invalid username-password pair", "-ERR syntax error"]
+        {
+            assert!(!failure(reply).is_not_permitted(), "{reply}");
+        }
     }
 }

@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use super::compat::{AbsoluteRedisRateLimiter, SuppressedRedisRateLimiter};
+use super::failure::RedisFailure;
 use super::key::RedisKey;
 use super::limiter::RedisLimiter;
+use super::permissions::MissingPermission;
 use super::store::{Store, StoreConfig};
 use super::transport::RedisStats;
+use crate::error::TrypemaError;
 use crate::strategy::{Abuse, Concurrency, FixedWindow, SlidingWindow, TokenBucket};
 use crate::units::{HardLimitFactor, RateGroupSizeMs, WindowSizeSeconds};
 
@@ -80,6 +83,37 @@ impl RedisRateLimiterProvider {
     /// Returns the state of the connection, for metrics.
     pub fn stats(&self) -> RedisStats {
         self.store.stats()
+    }
+
+    /// Returns the permissions that the Redis user lacks for this provider. If none is missing, no verb fails
+    /// for lack of a permission.
+    ///
+    /// Runs each command that this version needs once, on every server, on a key of its own under the prefix,
+    /// which is removed again. Call this when a process starts: it takes a few round trips. A permission that is
+    /// optional ([`MissingPermission::is_optional`]) is only for a check: of the server's version, or its role.
+    ///
+    /// ```no_run
+    /// # async fn example(rl: &trypema::RateLimiter) -> Result<(), trypema::TrypemaError> {
+    /// for missing in rl.redis().missing_permissions().await? {
+    ///     eprintln!("the Redis user lacks {missing}"); // "+zadd on 127.0.0.1:6379"
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`TrypemaError::RedisError`] if a server does not answer, or refuses the login.
+    pub async fn missing_permissions(&self) -> Result<Vec<MissingPermission>, TrypemaError> {
+        Ok(self.probe_permissions(false).await?)
+    }
+
+    /// Returns the permissions that the Redis user lacks, with those for leases if `has_leases`.
+    pub(crate) async fn probe_permissions(
+        &self,
+        has_leases: bool,
+    ) -> Result<Vec<MissingPermission>, RedisFailure> {
+        self.store.missing_permissions(has_leases).await
     }
 
     /// Returns the limiter of sliding windows with strict limits.

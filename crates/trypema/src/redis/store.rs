@@ -10,8 +10,9 @@ use super::batcher::{Batcher, BatcherOptions, CallOptions};
 use super::failure::{RedisFailure, RedisFailureKind};
 use super::fallback::OnFailure;
 use super::key::{RedisKey, state_name};
+use super::permissions::MissingPermission;
 use super::protocol::{CallerChecks, CallerReplies, CheckReply, CheckRequest};
-use super::transport::{RedisConnection, RedisStats, slot_of};
+use super::transport::{Probe, RedisConnection, RedisStats, slot_of};
 use crate::clock::{Clock, ClockSource, SystemClock, Timestamp};
 use crate::error::TrypemaError;
 use crate::observer::{Observer, StoreCall};
@@ -142,16 +143,22 @@ impl Store {
         }
     }
 
-    /// Awaits a call, and notifies the observer of its latency and failure.
-    async fn observe_call<T>(
+    /// Awaits a call, and notifies the observer of its latency and failure. If only some of its checks failed,
+    /// the first of them is the failure.
+    async fn observe_call(
         &self,
-        call: impl Future<Output = Result<T, RedisFailure>>,
-    ) -> Result<T, RedisFailure> {
+        call: impl Future<Output = Result<CallerReplies, RedisFailure>>,
+    ) -> Result<CallerReplies, RedisFailure> {
         let Some(observer) = self.observer() else { return call.await };
         let started = SystemClock.now();
         let answer = call.await;
         let latency_us = SystemClock.now().as_micros().saturating_sub(started.as_micros());
-        let error = answer.as_ref().err().map(|failure| TrypemaError::from(failure.clone()));
+        let failure = match &answer {
+            Ok(CallerReplies::One(_)) => None,
+            Ok(CallerReplies::Many(replies)) => replies.iter().find_map(|reply| reply.as_ref().err()),
+            Err(failure) => Some(failure),
+        };
+        let error = failure.map(|failure| TrypemaError::from(failure.clone()));
         observer
             .store_called(&StoreCall { latency: Duration::from_micros(latency_us), error: error.as_ref() });
         answer
@@ -160,6 +167,17 @@ impl Store {
     /// Returns the state of the connection.
     pub(super) fn stats(&self) -> RedisStats {
         self.config.connection.as_ref().map(RedisConnection::stats).unwrap_or_default()
+    }
+
+    /// Returns the permissions that the user of the connection lacks.
+    pub(super) async fn missing_permissions(
+        &self,
+        has_leases: bool,
+    ) -> Result<Vec<MissingPermission>, RedisFailure> {
+        let Some(connection) = &self.config.connection else { return Err(not_configured()) };
+        let uses_server_time = self.config.clock.is_none();
+        let probe = Probe { prefix: &self.config.prefix, has_leases, uses_server_time };
+        connection.missing_permissions(probe).await
     }
 
     /// Sends several checks in one script call. The first `atomic` are spent all or nothing. Returns a
@@ -191,10 +209,7 @@ impl Store {
     /// Returns the batcher for the keys of these checks.
     fn batcher_for(&self, requests: &[CheckRequest]) -> Result<Arc<Batcher>, RedisFailure> {
         match &self.batchers {
-            Batchers::None => {
-                let message = "no Redis connection is configured; call `RateLimiter::builder().redis(…)`";
-                Err(RedisFailure::new(RedisFailureKind::Unavailable, message))
-            }
+            Batchers::None => Err(not_configured()),
             Batchers::Server(batcher) => Ok(Arc::clone(batcher)),
             Batchers::Cluster(options, batchers) => {
                 let mut slots = requests.iter().map(|request| slot_of(&request.name));
@@ -208,6 +223,11 @@ impl Store {
             }
         }
     }
+}
+
+fn not_configured() -> RedisFailure {
+    let message = "no Redis connection is configured; call `RateLimiter::builder().redis(…)`";
+    RedisFailure::new(RedisFailureKind::Unavailable, message)
 }
 
 fn batcher_of(

@@ -5,6 +5,7 @@ mod circuit_breaker;
 mod cluster;
 mod dial;
 mod node;
+mod probe;
 mod reply;
 mod script;
 mod sentinel;
@@ -34,6 +35,7 @@ use crate::TrypemaError;
 use crate::clock::{Clock, ClockSource, SystemClock};
 use crate::waiting::{Sleep, with_timeout};
 
+pub(crate) use self::probe::Probe;
 pub(crate) use self::script::{Script, ScriptCall};
 pub(crate) use self::slots::slot_of;
 

@@ -3,7 +3,7 @@
 #![cfg(feature = "redis-tokio")]
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
-mod verbs;
+pub(crate) mod verbs;
 pub(crate) mod watched;
 
 use std::sync::Arc;

@@ -17,6 +17,7 @@ mod exact;
 mod expiry;
 mod faults;
 mod full_table;
+mod permissions;
 mod policy;
 mod sentinel;
 mod server_of;

@@ -157,7 +157,7 @@ fn paths(read: &mut SchemaGenerator, written: &mut SchemaGenerator) -> Value {
         "/": {"get": {"summary": "List the routes", "responses": {"200": {"description": "The routes."}}}},
         "/healthz": {"get": {"summary": "Liveness", "responses": {"200": {"description": "The process runs."}}}},
         "/readyz": {"get": {"summary": "Readiness", "responses": {
-            "200": {"description": "The server accepts requests."}, "503": {"description": "The server is stopping."},
+            "200": {"description": "The server accepts requests. `warnings` lists what an operator should repair."}, "503": {"description": "The server is stopping."},
         }}},
         "/metrics": {"get": {"summary": "Prometheus metrics", "responses": {"200": {"description": "The metrics."}}}},
         "/openapi.json": {"get": {"summary": "This document", "responses": {"200": {"description": "The document."}}}},

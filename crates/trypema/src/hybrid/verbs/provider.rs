@@ -7,8 +7,9 @@ use std::time::Duration;
 use super::compat::{AbsoluteHybridRateLimiter, SuppressedHybridRateLimiter};
 use super::limiter::HybridLimiter;
 use crate::clock::ClockSource;
+use crate::error::TrypemaError;
 use crate::hybrid::background::{self, Background, Instance, Shared};
-use crate::redis::{RedisRateLimiterProvider, WindowOptions};
+use crate::redis::{MissingPermission, RedisRateLimiterProvider, WindowOptions};
 use crate::strategy::{Abuse, Concurrency, FixedWindow, SlidingWindow, TokenBucket};
 
 /// The limiters of all strategies, shared through Redis, and decided in this process when it holds a lease.
@@ -82,6 +83,29 @@ impl HybridRateLimiterProvider {
                 ],
             }),
         }
+    }
+
+    /// Returns the permissions that the Redis user lacks for this provider. If none is missing, no verb fails
+    /// for lack of a permission.
+    ///
+    /// Runs each command that this version needs once, on every server, on a key of its own under the prefix,
+    /// which is removed again. Call this when a process starts: it takes a few round trips. A permission that is
+    /// optional ([`MissingPermission::is_optional`]) is only for a check: of the server's version, or its role.
+    ///
+    /// ```no_run
+    /// # async fn example(rl: &trypema::RateLimiter) -> Result<(), trypema::TrypemaError> {
+    /// for missing in rl.hybrid().missing_permissions().await? {
+    ///     eprintln!("the Redis user lacks {missing}"); // "+zadd on 127.0.0.1:6379"
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`TrypemaError::RedisError`] if a server does not answer, or refuses the login.
+    pub async fn missing_permissions(&self) -> Result<Vec<MissingPermission>, TrypemaError> {
+        Ok(self.redis.probe_permissions(true).await?)
     }
 
     /// Returns the limiter of sliding windows with strict limits.

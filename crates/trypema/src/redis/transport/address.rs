@@ -104,7 +104,8 @@ impl<'u> UrlParts<'u> {
         for host in &self.hosts {
             let info = self.host("", host, SENTINEL_PORT, "")?;
             let mut login = info.redis_settings().clone();
-            login = username.iter().fold(login, |login, name| login.set_username(name));
+            login =
+                username.iter().fold(login, |login, name| login.set_username(name).set_skip_set_lib_name());
             login = password.iter().fold(login, |login, word| login.set_password(word));
             sentinels.push(info.set_redis_settings(login));
         }
@@ -165,7 +166,13 @@ fn server(url: &str) -> Result<ConnectionInfo, TrypemaError> {
     let chose_protocol = parsed.query_pairs().any(|(name, _)| name == "protocol");
     // The client's messages never contain the user name or password.
     let info = url.into_connection_info().map_err(|error| invalid(&error.to_string()))?;
-    let mut login = info.redis_settings().clone().set_lib_name("trypema", env!("CARGO_PKG_VERSION"));
+    let mut login = info.redis_settings().clone();
+    login = match login.username() {
+        None => login.set_lib_name("trypema", env!("CARGO_PKG_VERSION")),
+        // `CLIENT SETINFO` needs a permission that no ACL rule grants on every version: Redis 7.0 does not know
+        // the subcommand. Without the permission, each new connection would fill `ACL LOG`.
+        Some(_) => login.set_skip_set_lib_name(),
+    };
     if !chose_protocol {
         // With RESP3 the client reports the end of a connection. Every server since 6.0 supports it.
         login = login.set_protocol(ProtocolVersion::RESP3);

@@ -119,6 +119,11 @@ impl Cluster {
         self.owner_of(0).await?.connection().await
     }
 
+    /// Returns the number of known nodes that serve slots.
+    pub(super) fn nodes(&self) -> usize {
+        self.read().nodes()
+    }
+
     /// Queries the cluster for the address of the node that serves `slot`.
     pub(super) async fn server_of(&self, slot: u16) -> Result<ConnectionInfo, RedisFailure> {
         let table = self.fetch_slots().await?;

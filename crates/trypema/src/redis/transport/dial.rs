@@ -97,15 +97,17 @@ impl SharedConnection {
         }
     }
 
-    /// Sends two commands as one pipeline, once. Returns the reply to the second.
-    async fn send_both(&self, pipeline: &Pipeline) -> RedisResult<Value> {
-        let replies = match &self.connection {
+    /// Sends the commands of a pipeline, once. Returns the replies.
+    pub(super) async fn send_all(&self, pipeline: &Pipeline) -> RedisResult<Vec<Value>> {
+        let count = pipeline.len();
+        match &self.connection {
             ClientConnection::Own(connection) => {
-                connection.clone().send_packed_commands(pipeline, 0, 2).await
+                connection.clone().send_packed_commands(pipeline, 0, count).await
             }
-            ClientConnection::Manager(manager) => manager.clone().send_packed_commands(pipeline, 0, 2).await,
-        };
-        replies.map(|mut replies| replies.pop().unwrap_or(Value::Nil))
+            ClientConnection::Manager(manager) => {
+                manager.clone().send_packed_commands(pipeline, 0, count).await
+            }
+        }
     }
 
     /// Subscribes to a Pub/Sub channel.
@@ -133,7 +135,8 @@ impl SharedConnection {
         // between.
         let mut pipeline = Pipeline::with_capacity(2);
         pipeline.cmd("ASKING").add_command(command);
-        CommandOutcome::from_result(self.send_both(&pipeline).await)
+        let replies = self.send_all(&pipeline).await;
+        CommandOutcome::from_result(replies.map(|mut replies| replies.pop().unwrap_or(Value::Nil)))
     }
 }
 

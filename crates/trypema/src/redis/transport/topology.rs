@@ -26,6 +26,10 @@ impl Topology {
         self.nodes.get(usize::from(index)).cloned()
     }
 
+    pub(super) fn nodes(&self) -> usize {
+        self.nodes.len()
+    }
+
     /// Returns the node at `address`, which a reply of `named_by` contained. Adds it if it is new.
     pub(super) fn node(&mut self, named_by: &Arc<RedisNode>, address: &str) -> Option<Arc<RedisNode>> {
         let index = self.index_of(named_by.server()?, address)?;

@@ -6,7 +6,7 @@ use super::load::Counts;
 use super::on_both_links;
 use super::scene::{Link, Scene};
 
-on_both_links!(oom, readonly, permission_withdrawn);
+on_both_links!(oom, readonly, permission_withdrawn, permission_of_scripts_withdrawn);
 
 /// The commands that make a server start and stop refusing.
 struct Refusal<'a> {
@@ -57,4 +57,16 @@ fn permission_withdrawn(link: Link) {
     let server = Server::builder().user("limiter on >secret ~* &* +@all").start().unwrap();
     let url = server.url_as("limiter", "secret");
     withdrawn.is_survived_on(&Scene::answering_at(&url, server, link));
+}
+
+/// The user may run scripts, and not the command with which they write.
+fn permission_of_scripts_withdrawn(link: Link) {
+    let withdrawn = Refusal {
+        begin: &["ACL", "SETUSER", "limiter", "-set", "-setrange"],
+        end: &["ACL", "SETUSER", "limiter", "+set", "+setrange"],
+    };
+    let server = Server::builder().user("limiter on >secret ~* &* +@all").start().unwrap();
+    let url = server.url_as("limiter", "secret");
+    let counts = withdrawn.is_survived_on(&Scene::answering_at(&url, server, link));
+    assert_eq!(counts.unavailable, 0, "a server that answers is not given up: {counts:?}");
 }
