@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-use reservations::RunningSettlements;
 pub(super) use reservations::{EndedReservation, Report, Spawner};
+use reservations::{RunningSettlements, Waitlist};
 
 use super::definition::OnStoreFailure;
 use super::explain::Explanation;
@@ -26,7 +26,6 @@ use crate::error::TrypemaError;
 use crate::observer::Observer;
 use crate::provider::{AnyReceipt, Provider, RecordMode, RecordRequest, failure_policy};
 use crate::rate_limiter::RateLimiter;
-use crate::waiting::WaitQueues;
 
 /// The rules in force. Checks a request against all rules that apply, and spends its cost on all of them or
 /// on none.
@@ -67,8 +66,8 @@ pub struct Engine {
     limiter: Arc<RateLimiter>,
     select: SelectProvider,
     set: ArcSwap<RuleSet>,
-    /// Callers that wait for a reservation, by counter.
-    waiters: WaitQueues,
+    /// Callers that wait for a reservation.
+    waitlist: Waitlist,
     /// The settlements that run in the background.
     settlements: RunningSettlements,
     /// The observer of rules and reservations; `None` for that of the limiter.
@@ -96,7 +95,7 @@ impl Engine {
             limiter,
             select: |limiter| limiter.local(),
             set: ArcSwap::new(rules.into()),
-            waiters: WaitQueues::default(),
+            waitlist: Waitlist::default(),
             settlements: RunningSettlements::default(),
             observer: None,
         }
@@ -115,7 +114,7 @@ impl Engine {
             limiter,
             select: |limiter| limiter.redis(),
             set: ArcSwap::new(rules.into()),
-            waiters: WaitQueues::default(),
+            waitlist: Waitlist::default(),
             settlements: RunningSettlements::default(),
             observer: None,
         }
@@ -131,7 +130,7 @@ impl Engine {
             limiter,
             select: |limiter| limiter.hybrid(),
             set: ArcSwap::new(rules.into()),
-            waiters: WaitQueues::default(),
+            waitlist: Waitlist::default(),
             settlements: RunningSettlements::default(),
             observer: None,
         }

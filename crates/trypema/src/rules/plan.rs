@@ -14,7 +14,7 @@ use super::verdict::{RuleOutcome, Verdict};
 use crate::check::Check;
 use crate::decision::Decision;
 use crate::error::TrypemaError;
-use crate::strategy::{ConcurrencyLimit, Limit};
+use crate::strategy::Limit;
 
 /// The rules that apply to a request, with their counters. The verdict has no decisions yet, except for rules
 /// that need no counter.
@@ -118,23 +118,14 @@ impl Plan {
 
     /// Returns the shortest hold of the concurrency rules that may deny the request.
     pub(super) fn shortest_hold(&self) -> Option<Duration> {
-        self.slots().map(|(_, limit)| limit.hold()).min()
-    }
-
-    /// Returns the name of the counter of the first concurrency rule that may deny the request.
-    pub(super) fn first_slot_key(&self) -> Option<String> {
-        self.slots().next().map(|(key, _)| key.to_owned())
-    }
-
-    /// Returns the counters of the concurrency rules that may deny the request, with their limits.
-    fn slots(&self) -> impl Iterator<Item = (&str, &ConcurrencyLimit)> {
-        self.verdict.outcomes.iter().enumerate().filter_map(|(index, outcome)| {
-            let (rule, key) = (self.verdict.set.at(outcome.rule)?, self.verdict.key(index));
-            match rule.limit_of(key) {
-                Limit::Concurrency(limit) if !rule.rule.is_shadow() => Some((key, limit)),
+        let holds = self.verdict.outcomes.iter().enumerate().filter_map(|(index, outcome)| {
+            let rule = self.verdict.set.at(outcome.rule)?;
+            match rule.limit_of(self.verdict.key(index)) {
+                Limit::Concurrency(limit) if !rule.rule.is_shadow() => Some(limit.hold()),
                 _ => None,
             }
-        })
+        });
+        holds.min()
     }
 
     /// Replaces the limits of `checks` with those that `set` has for the same counters now.

@@ -4,6 +4,7 @@
 
 mod bounded;
 mod edges;
+mod fairness;
 mod faults;
 mod racing;
 mod rollback;

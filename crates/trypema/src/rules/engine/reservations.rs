@@ -12,6 +12,7 @@ use std::time::Duration;
 pub(in crate::rules) use background::EndedReservation;
 pub(in crate::rules) use ending::{Report, Spawner};
 pub(in crate::rules) use running::RunningSettlements;
+pub(in crate::rules) use waiting::Waitlist;
 
 use super::{Engine, PlanDecisions};
 use crate::check::{Deadline, Receipts, TakeRequest};
