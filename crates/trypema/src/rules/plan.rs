@@ -128,6 +128,16 @@ impl Plan {
         holds.min()
     }
 
+    /// Returns those of the outcomes that hold slots.
+    pub(super) fn slots_of(&self, outcomes: &[usize]) -> Vec<usize> {
+        let is_slot = |outcome: &usize| {
+            let rule =
+                self.verdict.outcomes.get(*outcome).and_then(|outcome| self.verdict.set.at(outcome.rule));
+            rule.is_some_and(|rule| matches!(rule.limit, Limit::Concurrency(_)))
+        };
+        outcomes.iter().copied().filter(is_slot).collect()
+    }
+
     /// Replaces the limits of `checks` with those that `set` has for the same counters now.
     #[cfg(feature = "tower")]
     pub(super) fn with_limits_of<'p>(&'p self, set: &'p RuleSet, mut checks: Checks<'p>) -> Checks<'p> {
@@ -234,6 +244,15 @@ impl Checks<'_> {
     /// Returns the same checks at another cost.
     pub(super) fn costing(mut self, cost: u64) -> Self {
         self.checks.iter_mut().for_each(|check| check.cost = cost);
+        self
+    }
+
+    /// Returns those of the checks whose outcomes are among `outcomes`, at no cost, to report what is left.
+    pub(super) fn usage_of(mut self, outcomes: &[usize]) -> Self {
+        let is_wanted: Vec<bool> = self.outcomes.iter().map(|outcome| outcomes.contains(outcome)).collect();
+        let wanted = self.checks.iter().zip(&is_wanted).filter(|(_, is_wanted)| **is_wanted);
+        self.checks = wanted.map(|(check, _)| check.usage()).collect();
+        self.outcomes.retain(|outcome| outcomes.contains(outcome));
         self
     }
 

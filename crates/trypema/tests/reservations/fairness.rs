@@ -26,8 +26,8 @@ const STEPS: u64 = 150;
 /// The pause of a waiter between two tries, in this process.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// A try that others have made futile, and one after it.
-const ROUNDS: usize = 4;
+/// Tries after which every waiter is where it belongs: one may lead to another.
+const ROUNDS: usize = 12;
 
 /// The limits of the counters, by rule.
 const LIMITS: [(&str, u64); 4] = [("all", 5), ("tenants", 4), ("users", 2), ("tokens", 100)];

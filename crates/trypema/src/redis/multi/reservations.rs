@@ -23,7 +23,7 @@ use crate::reservation::{
     ReserveResponse, ReservedCheck, SettleRequest, SettleResult, SettleStatus, SettledCheck,
 };
 use crate::strategy::reservations::Entry;
-use crate::strategy::{Payment, ReplyReader, Spend, Strategy, Wire, with_strategy};
+use crate::strategy::{ReplyReader, Spend, Strategy, Wire, with_strategy};
 
 /// The bytes before the outcome in the reply to [`Verb::Hold`].
 const BEFORE_OUTCOME: usize = 8;
@@ -39,6 +39,8 @@ enum HoldAnswer {
     Known,
     /// It was reserved by an earlier request with the same id, and has been settled or released since.
     Ended,
+    /// It would fit, but another check of the request is denied.
+    DeniedElsewhere,
     /// Another request has used the id.
     Conflict,
     /// The table of reservations has no room.
@@ -145,7 +147,7 @@ impl RedisRateLimiterProvider {
         request: &ReserveRequest<'_>,
         options: &CallOptions,
     ) -> Vec<HoldResult> {
-        let replies = match request.name.id.is_chosen() {
+        let mut replies = match request.name.id.is_chosen() {
             // The reservation may be known, and then it is no question whether its units would fit again.
             true => Vec::new(),
             false => {
@@ -157,7 +159,7 @@ impl RedisRateLimiterProvider {
             reply.as_ref().is_ok_and(|decided| !decided.decision.is_allowed())
         };
         if replies.iter().any(is_denied) {
-            self.record_denials(keyed, &replies, options, request.take.deadline).await;
+            self.report_denial(keyed, &mut replies, options, request.take.deadline).await;
             let as_hold = |reply: super::DecidedCheckResult| {
                 reply.map(|decided| HoldReply {
                     answer: HoldAnswer::Denied,
@@ -174,8 +176,17 @@ impl RedisRateLimiterProvider {
         };
         if !replies.iter().enumerate().all(is_kept) {
             self.undo_fitting(keyed, &replies, request).await;
-            for reply in replies.iter_mut().flatten().filter(|reply| reply.answer == HoldAnswer::Fits) {
-                reply.answer = HoldAnswer::Undone;
+            let is_undone =
+                |reply: &HoldResult| reply.as_ref().is_ok_and(|reply| reply.answer == HoldAnswer::Fits);
+            let undone = keyed.iter().zip(&replies).map(|(keyed, reply)| is_undone(reply).then_some(keyed));
+            let options = CallOptions::with_deadline(request.take.deadline.until());
+            let usage = self.peek_usage(undone, &options).await;
+            for (reply, usage) in replies.iter_mut().zip(usage) {
+                if let Ok(reply) = reply
+                    && reply.answer == HoldAnswer::Fits
+                {
+                    (reply.answer, reply.decision) = (HoldAnswer::Undone, usage.unwrap_or(reply.decision));
+                }
             }
         }
         replies
@@ -349,14 +360,17 @@ impl RedisRateLimiterProvider {
             3 => HoldAnswer::Conflict,
             4 => HoldAnswer::Full,
             5 => HoldAnswer::Ended,
+            6 => HoldAnswer::DeniedElsewhere,
             _ => return Err(malformed()),
         };
         let mut outcome = reply.outcome();
         let expires_at = outcome.count().ok_or_else(malformed)?;
         let spend = match answer {
-            HoldAnswer::Known | HoldAnswer::Ended | HoldAnswer::Conflict => {
-                Spend { cost: 0, payment: Payment::Debit }
-            }
+            HoldAnswer::Known
+            | HoldAnswer::Ended
+            | HoldAnswer::Conflict
+            | HoldAnswer::Full
+            | HoldAnswer::DeniedElsewhere => Spend::NOTHING,
             _ => Spend { cost: keyed.check.cost, payment: keyed.payment },
         };
         let decision = with_strategy!(keyed.check.limit, |S, limit| {

@@ -190,6 +190,9 @@ impl Engine {
             // Nobody will settle what log-only rules and candidates reserved. They count the request, as those
             // of a check do; slots are released.
             self.settle_counters(&outstanding, SettleCosts::Estimate, Report::Never).await;
+            let slots: Vec<usize> = parts.parts.iter().map(|part| part.outcome).collect();
+            let slots = plan.slots_of(&slots);
+            self.report_usage(&plan, &slots, &mut decisions, self.provider().deadline()).await;
         }
         if_cancelled.disarm();
         plan.decide(&decisions.outcomes, &decisions.decisions);

@@ -65,7 +65,7 @@ end
 
 -- Decides one check of a reservation. Its number is 0 if the counter denies it, 1 if it fits, 2 if the reservation
 -- is known, 3 if its id is that of another request, 4 if the table has no room, and 5 if the reservation is known and
--- has been settled or released.
+-- has been settled or released. (6 is reported of a check that fits, if another check denies the request.)
 local function decide_hold(check)
   local s, state, t = check.strategy, check.entry.state, check.held.state
   local known = tables().find(t, check.id, now)
@@ -128,6 +128,10 @@ local function reserve_all(checks, reply)
   end
   for i, check in ipairs(checks) do
     local s, outcome, number = check.strategy, check.outcome, numbers[i]
+    local told = outcome
+    if number == 4 or number == 1 and not is_admitted then
+      told = uncharged(check, check.entry.state, outcome)
+    end
     if number == 1 and is_admitted then
       commit_hold(check)
     elseif (number == 0 or number == 1) and not is_conflict then
@@ -139,7 +143,10 @@ local function reserve_all(checks, reply)
         end)
       end
     end
+    if number == 1 and not is_admitted then
+      number = 6
+    end
     reply[#reply + 1] = struct.pack('<BdI4d', 1, number, 1, check.expires_at)
-      .. s.encode_outcome(check.limit, outcome)
+      .. s.encode_outcome(check.limit, told)
   end
 end

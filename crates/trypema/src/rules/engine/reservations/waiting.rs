@@ -90,16 +90,21 @@ impl Engine {
     ) -> Result<TriedReservation, TrypemaError> {
         let mut plan = Plan::for_reservation(self.set.load_full(), request)?;
         let deadline = self.provider().deadline();
-        let mut decisions = self.peek_checks(&plan, plan.enforced_checks(), deadline).await?;
-        plan.decide(&decisions.outcomes, &decisions.decisions);
-        if plan.verdict.is_allowed() {
+        let enforced = || plan.enforced_checks();
+        let mut decisions = self.peek_checks(&plan, enforced(), deadline).await?;
+        let is_denied = |decision: &Option<Decision>| decision.is_some_and(|decision| !decision.is_allowed());
+        if decisions.decisions.iter().any(is_denied) || !plan.verdict.is_allowed() {
+            let uncharged = plan.uncharged_by(&decisions);
+            self.report_usage(&plan, &uncharged, &mut decisions, deadline).await;
+        } else {
+            decisions = self.peek_checks(&plan, enforced().usage_of(&enforced().outcomes), deadline).await?;
             let is_behind = |outcome: &&usize| behind.as_deref() == Some(plan.verdict.key(**outcome));
             let waited_for = decisions.outcomes.iter().position(|outcome| is_behind(&outcome)).unwrap_or(0);
             if let Some(Some(decision)) = decisions.decisions.get_mut(waited_for) {
                 *decision = self.deny_behind_others(decision);
             }
-            plan.decide(&decisions.outcomes, &decisions.decisions);
         }
+        plan.decide(&decisions.outcomes, &decisions.decisions);
         let (parts, log_only_rules) = (ReservedParts::default(), LogOnlyRules::DecideInTheEnd);
         Ok(TriedReservation { plan, decisions, parts, name, ttl, deadline, log_only_rules })
     }
