@@ -62,7 +62,9 @@ pub(crate) async fn after_take(
     let is_allowed = decided.as_ref().is_ok_and(|decisions| decisions.iter().all(Decision::is_allowed));
     if !is_allowed {
         roll_back(provider, request, &mut response).await;
-        report_usage(provider, request, &mut response.decisions).await;
+        if decided.is_ok() {
+            report_usage(provider, request, &mut response.decisions).await;
+        }
     }
     if is_allowed && request.receipts == Receipts::Wanted {
         response.receipts.resize_with(request.checks.len(), || None);
@@ -106,7 +108,9 @@ pub(crate) async fn after_reserve(
             ended.extend(made.map(|(check, _)| SettleRequest::at_estimate(*check, request.name.id)));
         }
         provider.settle_all(&ended, request.take.deadline).wait().await;
-        report_usage(provider, request.take, &mut response.decisions).await;
+        if decided.is_ok() {
+            report_usage(provider, request.take, &mut response.decisions).await;
+        }
     }
     for (failed, decision) in response.failures.iter().zip(decided?) {
         if let Some(place) = response.decisions.get_mut(failed.index) {
