@@ -53,7 +53,7 @@ use crate::rate_limiter::RateLimiter;
 /// let denied = engine.try_check(&Request::new(&ann)).expect("local rules answer at once")?;
 /// assert_eq!(denied.decided_by().map(|rule| rule.rule.id.as_str()), Some("per-user"));
 /// let left: Vec<u64> = denied.rules().map(|rule| rule.decision.remaining()).collect();
-/// assert_eq!(left, [0, 1]); // nothing was spent
+/// assert_eq!(left, [1, 0]); // `all` still has the one that it had
 /// # Ok(())
 /// # }
 /// ```

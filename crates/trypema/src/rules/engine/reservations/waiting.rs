@@ -58,6 +58,8 @@ impl Engine {
                 if place.begin_try() {
                     let tried = try_reserve().await?;
                     if !tried.is_worth_waiting(clock.now(), deadline) {
+                        // The next one may try meanwhile.
+                        drop(place);
                         return Ok(self.conclude(tried).await);
                     }
                     retry_at = self.retry_at(&tried.plan.verdict, clock.now()).min(deadline);
@@ -74,6 +76,8 @@ impl Engine {
         }
         let denied = match denied {
             Some(denied) => denied,
+            // An earlier request with the id may have made the reservation, which a repeated one has to find.
+            None if name.id.is_chosen() => try_reserve().await?,
             None => self.deny_untried(request, options.ttl, name, behind).await?,
         };
         Ok(self.conclude(denied).await)
