@@ -21,6 +21,10 @@ use trypema_testkit::random::Random;
 use super::rules;
 
 const SEEDS: u64 = 400;
+
+/// A seed whose waiter lost its retry, because another one was ahead of it for a moment.
+const FOUND: [u64; 1] = [18_252];
+
 const STEPS: u64 = 150;
 
 /// The pause of a waiter between two tries, in this process.
@@ -286,7 +290,7 @@ fn draw_rules(random: &mut Random) -> String {
 #[test]
 fn nobody_is_overtaken_and_nobody_waits_in_vain() {
     let (mut admitted, mut timed_out) = (0, 0);
-    for seed in 0..SEEDS {
+    for seed in FOUND.into_iter().chain(0..SEEDS) {
         let mut random = Random::seeded(seed);
         let mut scene = Scene::new(format!("seed {seed}"), &draw_rules(&mut random));
         let mut steps = 0;

@@ -68,7 +68,7 @@ enum Place {
     /// just joined.
     Turn { since: u64, from: Option<CounterKey> },
     /// It is in the queue of this counter, which denied a try that began at this number of releases. `None`: it is
-    /// behind others and has not tried.
+    /// behind others, and has not tried since it joined or since its wait is over.
     Queued { at: CounterKey, denied: Option<u64> },
     /// Several counters denied a try that began at this number of releases.
     Unqueued { denied_by: Arc<[CounterKey]>, denied: u64 },
@@ -168,13 +168,9 @@ impl WaitlistPlace<'_> {
         Poll::Pending
     }
 
-    /// Gives the turn to this waiter if nobody is ahead of it, because the wait of its denial is over.
+    /// Gives the turn to this waiter as soon as nobody is ahead of it, because the wait of its denial is over.
     pub(super) fn retry(&self) {
-        self.waitlist.change(|state| {
-            if state.may_retry(self.ticket) {
-                state.give_turn(self.ticket);
-            }
-        });
+        self.waitlist.change(|state| state.retry(self.ticket));
     }
 
     /// Whether it is this waiter's turn, so that it tries now. Between its turn and its try, one that is ahead of
@@ -326,14 +322,21 @@ impl State {
         }
     }
 
-    /// Whether a waiter that was denied may try again when its wait is over: those behind others rely on them.
-    fn may_retry(&self, ticket: Ticket) -> bool {
-        match self.waiters.get(&ticket).map(|waiter| &waiter.place) {
-            Some(Place::Queued { at, .. }) => {
-                self.counters.get(at).is_some_and(|counter| counter.queue.first() == Some(&ticket))
+    /// Lets a waiter try again, because the wait of its denial is over. If others are ahead of it, it tries when it is
+    /// the first.
+    fn retry(&mut self, ticket: Ticket) {
+        let Some(waiter) = self.waiters.get_mut(&ticket) else { return };
+        match &mut waiter.place {
+            Place::Turn { .. } => {}
+            Place::Unqueued { .. } => self.give_turn(ticket),
+            Place::Queued { at, denied } => {
+                *denied = None;
+                let is_first =
+                    self.counters.get(at).is_some_and(|counter| counter.queue.first() == Some(&ticket));
+                if is_first {
+                    self.give_turn(ticket);
+                }
             }
-            Some(Place::Unqueued { .. }) => true,
-            Some(Place::Turn { .. }) | None => false,
         }
     }
 
