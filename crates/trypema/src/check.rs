@@ -58,6 +58,12 @@ impl<'a> Check<'a> {
         Self { is_postpaid: true, ..self }
     }
 
+    /// Returns a check of the same counter that costs nothing, and whose decision says what is left.
+    #[cfg(any(feature = "_redis", feature = "rules"))]
+    pub(crate) const fn usage(self) -> Self {
+        Self { cost: 0, is_postpaid: false, ..self }
+    }
+
     pub(crate) fn payment(&self) -> Payment {
         if self.is_postpaid { Payment::Postpaid } else { Payment::Prepaid }
     }
@@ -73,7 +79,8 @@ pub struct MultiDecision<R> {
     /// Whether all checks were admitted. If not, nothing was spent, but strategies that count denials have
     /// counted them.
     pub is_allowed: bool,
-    /// The decision on each check, in the order of the checks, as if the check were the only one.
+    /// The decision on each check, in the order of the checks: whether the check alone would be admitted. A take
+    /// that is denied spends nothing, so the other decisions say what is left without it.
     pub decisions: Vec<Decision>,
     /// The receipt of each take, in the order of the checks. Empty unless receipts were requested and all
     /// checks were admitted.

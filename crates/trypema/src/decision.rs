@@ -74,7 +74,7 @@ impl Decision {
         self.limit
     }
 
-    /// Returns the units that are left after this call.
+    /// Returns the units that are left after this call, or without it if another check denied the request.
     pub fn remaining(&self) -> u64 {
         self.remaining
     }

@@ -143,6 +143,9 @@ pub(crate) struct Spend {
 }
 
 impl Spend {
+    /// A spend that is always admitted, and whose outcome says what is left.
+    pub(crate) const NOTHING: Self = Self { cost: 0, payment: Payment::Debit };
+
     /// Returns the call that spends this at `now`.
     #[inline(always)]
     pub(crate) fn at(self, now: Timestamp) -> Call {

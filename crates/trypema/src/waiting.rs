@@ -15,9 +15,9 @@ use crate::clock::{ClockSource, Timestamp};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
 use crate::strategy::Strategy;
-use queue::{MAX_WAITERS_PER_KEY, Position};
+use queue::Position;
 
-pub(crate) use queue::WaitQueues;
+pub(crate) use queue::{MAX_WAITERS_PER_KEY, WaitQueues};
 pub(crate) use sleep::{Sleep, with_timeout};
 
 /// The reason why a wait ended without an admission. Nothing was spent, except possibly by a call that the

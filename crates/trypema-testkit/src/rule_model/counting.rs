@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use trypema::clock::Timestamp;
-use trypema::rules::{Action, Rule};
+use trypema::rules::{Action, Numbers, Rule};
 
 use super::applying::{Asked, AskedPart};
 use super::limit::ModelLimit;
@@ -17,9 +17,20 @@ pub(super) struct Decided<'m> {
     pub(super) answer: CounterAnswer,
     /// The wait until the rule allows the request; `None` is never.
     pub(super) wait: Option<Duration>,
+    /// The units that are left without the request.
+    pub(super) left: u64,
 }
 
 impl Decided<'_> {
+    /// "A request that is denied charges nothing, so each other rule reports what is really left for it." Rules that
+    /// only log count the request by themselves, but hold nothing for it.
+    pub(super) fn uncharge(&mut self) {
+        let is_charged = self.rule.is_shadow() && !matches!(self.rule.strategy, Numbers::Concurrency(_));
+        if !is_charged && matches!(self.answer, CounterAnswer::Allowed(_)) {
+            self.answer = CounterAnswer::Allowed(self.left);
+        }
+    }
+
     pub(super) fn is_denying(&self) -> bool {
         !matches!(self.answer, CounterAnswer::Allowed(_)) && !self.rule.is_shadow()
     }
@@ -61,9 +72,13 @@ impl CountedUnits {
                 }
                 part => refused(rule, part),
             };
-            decided.push((name, Decided { rule, answer: one.answer, wait: one.wait }));
+            let CounterDecision { answer, wait, left } = one;
+            decided.push((name, Decided { rule, answer, wait, left }));
         }
         let is_denied = decided.iter().any(|(_, decided)| decided.is_denying());
+        if is_denied && mode != Mode::Record {
+            decided.iter_mut().for_each(|(_, decided)| decided.uncharge());
+        }
         let is_counted = |rule: &Rule| match mode {
             // "All rules are asked together, all or nothing." Rules that only log count by themselves.
             Mode::Check => !is_denied || rule.is_shadow(),
@@ -114,6 +129,8 @@ pub(super) struct CounterDecision {
     pub(super) answer: CounterAnswer,
     /// See [`Decided::wait`].
     pub(super) wait: Option<Duration>,
+    /// See [`Decided::left`].
+    pub(super) left: u64,
 }
 
 /// Decides on a counter of which `left` units are left. "`postpaid: true`: it denies while nothing is left (it
@@ -122,11 +139,11 @@ pub(super) fn decide(left: u64, limit: u64, needed: u64, cost: u64, wait: Durati
     match needed <= left {
         true => {
             let answer = CounterAnswer::Allowed(left.saturating_sub(cost));
-            CounterDecision { answer, wait: Some(Duration::ZERO) }
+            CounterDecision { answer, wait: Some(Duration::ZERO), left }
         }
         false => {
             let wait = Some(wait).filter(|_| needed <= limit);
-            CounterDecision { answer: CounterAnswer::Denied(left), wait }
+            CounterDecision { answer: CounterAnswer::Denied(left), wait, left }
         }
     }
 }
@@ -137,7 +154,7 @@ pub(super) fn refused(rule: &Rule, part: &AskedPart) -> (String, CounterDecision
         AskedPart::Missing { name } => (rule.id.clone(), CounterAnswer::Missing(name.clone())),
         AskedPart::Blocked { key } | AskedPart::Counter { key, .. } => (key.clone(), CounterAnswer::Blocked),
     };
-    (name, CounterDecision { answer, wait: None })
+    (name, CounterDecision { answer, wait: None, left: 0 })
 }
 
 /// Whether a rule denies the request whatever its counter is: the counters of other rules are not asked.

@@ -112,8 +112,8 @@ impl Reservations {
         for asked in asked {
             let Asked { rule, part } = asked;
             let AskedPart::Counter { key, limit, cost } = part else {
-                let (name, CounterDecision { answer, wait }) = refused(rule, part);
-                decided.push((name, Decided { rule, answer, wait }));
+                let (name, CounterDecision { answer, wait, left }) = refused(rule, part);
+                decided.push((name, Decided { rule, answer, wait, left }));
                 continue;
             };
             if is_refused && !rule.is_shadow() {
@@ -123,13 +123,13 @@ impl Reservations {
             let counter = Counter { key: key.clone(), unit, limit: *limit, is_shadow: rule.is_shadow() };
             let known = self.find(key, &id, at);
             let known = known.map(|entry| (entry.request == digest, (entry.expires_at, entry.is_settled)));
-            let CounterDecision { answer, wait } = match known {
+            let CounterDecision { answer, wait, left } = match known {
                 Some((true, _)) => {
                     let left = self.left(counted, &counter, at);
-                    CounterDecision { answer: CounterAnswer::Allowed(left), wait: Some(Duration::ZERO) }
+                    CounterDecision { answer: CounterAnswer::Allowed(left), wait: Some(Duration::ZERO), left }
                 }
                 Some((false, _)) if rule.is_shadow() => {
-                    CounterDecision { answer: CounterAnswer::Denied(0), wait: None }
+                    CounterDecision { answer: CounterAnswer::Denied(0), wait: None, left: 0 }
                 }
                 Some((false, _)) => return Err("another request made a reservation with this id".to_owned()),
                 None => self.decide(counted, &counter, at, if rule.postpaid { 1 } else { *cost }, *cost),
@@ -140,9 +140,12 @@ impl Reservations {
                 let known = known.map(|(_, known)| known);
                 fitting.push(Part { asked, counter, cost: *cost, known });
             }
-            decided.push((key.clone(), Decided { rule, answer, wait }));
+            decided.push((key.clone(), Decided { rule, answer, wait, left }));
         }
         let is_denied = decided.iter().any(|(_, decided)| decided.is_denying());
+        if is_denied {
+            decided.iter_mut().for_each(|(_, decided)| decided.uncharge());
+        }
         fitting.retain(|part| part.asked.rule.is_shadow() || !is_denied);
         for part in &fitting {
             if part.known.is_some() {

@@ -18,7 +18,7 @@ use crate::decision::{Decision, DecisionTime};
 use crate::error::TrypemaError;
 use crate::observer::Event;
 use crate::strategy::{
-    Absolute, Abuse, Call, Concurrency, FixedWindow, LimitOf, SlidingWindow, Strategy, Suppressed,
+    Absolute, Abuse, Call, Concurrency, FixedWindow, LimitOf, SlidingWindow, Spend, Strategy, Suppressed,
     TokenBucket, with_strategy,
 };
 
@@ -325,13 +325,18 @@ fn record<S: LimitOf>(
 ) {
     let Some(limit) = S::limit_of(location.check.limit) else { return };
     let (call, is_allowed) = (location.check.spend().at(pass.now), pass.result.is_allowed);
-    let commit = |state: &mut S::State| {
+    let mut commit = |state: &mut S::State| {
         let outcome = S::decide(limit, state, call);
         if is_allowed || !S::is_admitted(&outcome) {
             S::commit(limit, state, call, &outcome);
-        } else {
-            S::record_denied_elsewhere(limit, state, call, &outcome);
+            return outcome;
         }
+        let decision = &mut pass.result.decisions[location.index];
+        if decision.is_allowed() {
+            let left = S::decide(limit, state, Spend::NOTHING.at(call.now));
+            *decision = S::core(&S::decision(limit, left, DecisionTime::exactly(call.now)));
+        }
+        S::record_denied_elsewhere(limit, state, call, &outcome);
         outcome
     };
     let outcome = match shard.find(location.key.hash, &location.key.key) {

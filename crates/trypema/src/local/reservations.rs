@@ -107,6 +107,12 @@ impl LocalRateLimiterProvider {
             self.decide_counters(checks, now);
         }
         let is_allowed = error.is_none() && checks.iter().all(|one| one.decision.is_allowed());
+        if !is_allowed {
+            for one in checks.iter_mut() {
+                let shard = one.shard_in(shards);
+                one.decision = one.unheld(shard, now).unwrap_or(one.decision);
+            }
+        }
         let mut receipts = Vec::with_capacity(checks.len());
         for one in checks.iter() {
             let shard = one.shard_in(shards);
@@ -190,9 +196,9 @@ impl LocalRateLimiterProvider {
     /// Returns the units of a counter that are left, as an allowed decision. Not for concurrency limits: their
     /// counters are the tables, whose shards are locked.
     fn usage(&self, check: &Check<'_>) -> Decision {
-        let spend = Spend { cost: 0, payment: Payment::Debit };
         with_strategy!(check.limit, |S, limit| {
-            S::core(&HasLocalLimiter::<S>::limiter(self).peek_at(check.key, limit, spend).decision(limit))
+            let limiter = HasLocalLimiter::<S>::limiter(self);
+            S::core(&limiter.peek_at(check.key, limit, Spend::NOTHING).decision(limit))
         })
     }
 

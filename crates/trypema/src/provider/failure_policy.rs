@@ -62,6 +62,9 @@ pub(crate) async fn after_take(
     let is_allowed = decided.as_ref().is_ok_and(|decisions| decisions.iter().all(Decision::is_allowed));
     if !is_allowed {
         roll_back(provider, request, &mut response).await;
+        if decided.is_ok() {
+            report_usage(provider, request, &mut response.decisions).await;
+        }
     }
     if is_allowed && request.receipts == Receipts::Wanted {
         response.receipts.resize_with(request.checks.len(), || None);
@@ -105,6 +108,24 @@ pub(crate) fn after_reserve(
     Ok(response)
 }
 
+/// Replaces the decisions of the store, which would admit a request that is denied: it is charged nothing, so they say
+/// what is left. If the store fails, they stay as they are, and report less.
+pub(crate) async fn report_usage(
+    provider: &dyn Provider,
+    request: TakeRequest<'_>,
+    decisions: &mut [Option<Decision>],
+) {
+    let decided = request.checks.iter().zip(decisions.iter()).filter(|(_, decision)| decision.is_some());
+    let usage: Vec<Check<'_>> = decided.map(|(check, _)| check.usage()).collect();
+    if usage.is_empty() {
+        return;
+    }
+    let peeked = provider.peek_all(&usage, request.deadline).wait().await;
+    for (decision, usage) in decisions.iter_mut().filter(|decision| decision.is_some()).zip(peeked) {
+        *decision = usage.ok().filter(Decision::is_allowed).or(*decision);
+    }
+}
+
 /// Decides the failed checks. Peeks at all of them before it spends on any.
 fn decide_failed<R>(
     provider: &dyn Provider,
@@ -113,11 +134,12 @@ fn decide_failed<R>(
     spend: CheckVerb,
     policy_of: &PolicyOf<'_>,
 ) -> Result<Vec<Decision>, TrypemaError> {
-    let decide_one = |failed: &Failed, verb: CheckVerb| {
-        let check = checks.get(failed.index).ok_or_else(|| failed.error.clone())?;
-        let fallback = Fallback { check: *check, verb, policy: policy_of(failed.index) };
+    let check_of = |failed: &Failed| checks.get(failed.index).copied().ok_or_else(|| failed.error.clone());
+    let decide_as = |failed: &Failed, check: Check<'_>, verb: CheckVerb| {
+        let fallback = Fallback { check, verb, policy: policy_of(failed.index) };
         decide(provider, fallback, failed.error.clone())
     };
+    let decide_one = |failed: &Failed, verb: CheckVerb| decide_as(failed, check_of(failed)?, verb);
     let peeked = response.failures.iter().map(|failed| decide_one(failed, CheckVerb::Peek));
     let mut decisions: Vec<Decision> = peeked.collect::<Result<_, _>>()?;
     let is_denied = !decisions.iter().all(Decision::is_allowed);
@@ -136,6 +158,15 @@ fn decide_failed<R>(
             match spend {
                 CheckVerb::Reserve => provider.release_without_store(check, policy),
                 _ => drop(provider.refund_without_store(check, policy)),
+            }
+        }
+    }
+    if !decisions.iter().all(Decision::is_allowed) {
+        // The others are charged nothing, so they say what is left.
+        for (failed, decision) in response.failures.iter().zip(&mut decisions) {
+            if decision.is_allowed() {
+                let usage = decide_as(failed, check_of(failed)?.usage(), CheckVerb::Peek)?;
+                *decision = if usage.is_allowed() { usage } else { *decision };
             }
         }
     }

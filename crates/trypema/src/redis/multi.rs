@@ -32,7 +32,7 @@ use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
 use crate::observer::{Event, Failure};
-use crate::strategy::{LimitOf, Payment, Strategy, Wire, with_strategy};
+use crate::strategy::{LimitOf, Payment, Spend, Strategy, Wire, with_strategy};
 
 /// A provider that has a limiter of strategy `S`.
 pub(crate) trait HasRedisLimiter<S: LimitOf + Wire> {
@@ -93,6 +93,10 @@ struct DecidedCheck {
 
 /// The reply to one check, or its failure.
 type DecidedCheckResult = Result<DecidedCheck, RedisFailure>;
+
+fn is_denied(reply: &DecidedCheckResult) -> bool {
+    reply.as_ref().is_ok_and(|decided| !decided.decision.is_allowed())
+}
 
 /// The replies to the checks of a [`TakeRequest`].
 struct Replies {
@@ -224,14 +228,23 @@ impl RedisRateLimiterProvider {
             return self.take_across_slots(checks, request).await;
         }
         let options = CallOptions::with_deadline(request.deadline.until());
-        let mut reply = self.send_in_one_call(checks, requests, options).await.into_iter();
+        let replies = self.send_in_one_call(checks, requests, options).await;
         let read = |verb| {
-            move |(keyed, reply): (&KeyedCheck<'_>, Result<CheckReply, RedisFailure>)| {
-                self.read(keyed, verb, &reply?)
+            move |(keyed, reply): (&KeyedCheck<'_>, &Result<CheckReply, RedisFailure>)| {
+                self.read(keyed, verb, reply.as_ref().map_err(Clone::clone)?)
             }
         };
-        let atomic = checks.atomic.iter().zip(reply.by_ref()).map(read(verb)).collect();
-        Replies { atomic, independent: checks.independent.iter().zip(reply).map(read(Verb::Take)).collect() }
+        let mut atomic: Vec<DecidedCheckResult> =
+            checks.atomic.iter().zip(&replies).map(read(verb)).collect();
+        if atomic.iter().any(is_denied) {
+            // The script has spent nothing, and its replies say what is left.
+            atomic = checks.atomic.iter().zip(&replies).map(read(Verb::DeniedElsewhere)).collect();
+        }
+        let independent = replies.iter().skip(checks.atomic.len());
+        Replies {
+            atomic,
+            independent: checks.independent.iter().zip(independent).map(read(Verb::Take)).collect(),
+        }
     }
 
     /// Sends all checks in one script call. Returns a reply for each, those of `checks` first. If the
@@ -360,9 +373,24 @@ impl RedisRateLimiterProvider {
         })
     }
 
-    /// Decodes a reply. Only a reservation has a receipt.
+    /// Decodes a reply. Only a reservation has a receipt. A check that only another one denies costs nothing.
     fn read(&self, keyed: &KeyedCheck<'_>, verb: Verb, reply: &CheckReply) -> DecidedCheckResult {
-        let args = VerbArgs::new(Verb::Take, keyed.check.cost).with_payment(keyed.payment);
+        let spend = Spend { cost: keyed.check.cost, payment: keyed.payment };
+        let decided = self.read_spend(keyed, spend, verb, reply)?;
+        match verb == Verb::DeniedElsewhere && decided.decision.is_allowed() {
+            true => self.read_spend(keyed, Spend::NOTHING, verb, reply),
+            false => Ok(decided),
+        }
+    }
+
+    fn read_spend(
+        &self,
+        keyed: &KeyedCheck<'_>,
+        spend: Spend,
+        verb: Verb,
+        reply: &CheckReply,
+    ) -> DecidedCheckResult {
+        let args = VerbArgs::new(Verb::Take, spend.cost).with_payment(spend.payment);
         with_strategy!(keyed.check.limit, |S, limit| {
             let limiter = HasRedisLimiter::<S>::limiter(self);
             let reserved = limiter.reservation(&keyed.key, limit, limiter.read(limit, args, reply.clone())?);

@@ -13,7 +13,7 @@ use arc_swap::ArcSwap;
 
 pub use reservations::UndoneCounts;
 pub(super) use reservations::{EndedReservation, Report, Spawner};
-use reservations::{RunningSettlements, Undoings};
+use reservations::{RunningSettlements, Undoings, Waitlist};
 
 use super::definition::OnStoreFailure;
 use super::explain::{Explanation, PreparedExplanation};
@@ -27,7 +27,6 @@ use crate::error::TrypemaError;
 use crate::observer::Observer;
 use crate::provider::{AnyReceipt, Provider, RecordMode, RecordRequest, failure_policy};
 use crate::rate_limiter::RateLimiter;
-use crate::waiting::WaitQueues;
 
 /// The rules in force. Checks a request against all rules that apply, and spends its cost on all of them or
 /// on none.
@@ -55,7 +54,7 @@ use crate::waiting::WaitQueues;
 /// let denied = engine.try_check(&Request::new(&ann)).expect("local rules answer at once")?;
 /// assert_eq!(denied.decided_by().map(|rule| rule.rule.id.as_str()), Some("per-user"));
 /// let left: Vec<u64> = denied.rules().map(|rule| rule.decision.remaining()).collect();
-/// assert_eq!(left, [0, 0]); // `all` has one left, which this request would have taken
+/// assert_eq!(left, [1, 0]); // `all` still has the one that it had
 /// # Ok(())
 /// # }
 /// ```
@@ -68,8 +67,8 @@ pub struct Engine {
     limiter: Arc<RateLimiter>,
     select: SelectProvider,
     set: ArcSwap<RuleSet>,
-    /// Callers that wait for a reservation, by counter.
-    waiters: WaitQueues,
+    /// Callers that wait for a reservation.
+    waitlist: Waitlist,
     /// The settlements that run in the background.
     settlements: RunningSettlements,
     /// Attempts to reserve whose answer was lost.
@@ -99,7 +98,7 @@ impl Engine {
             limiter,
             select: |limiter| limiter.local(),
             set: ArcSwap::new(rules.into()),
-            waiters: WaitQueues::default(),
+            waitlist: Waitlist::default(),
             settlements: RunningSettlements::default(),
             undoings: Arc::default(),
             observer: None,
@@ -119,7 +118,7 @@ impl Engine {
             limiter,
             select: |limiter| limiter.redis(),
             set: ArcSwap::new(rules.into()),
-            waiters: WaitQueues::default(),
+            waitlist: Waitlist::default(),
             settlements: RunningSettlements::default(),
             undoings: Arc::default(),
             observer: None,
@@ -136,7 +135,7 @@ impl Engine {
             limiter,
             select: |limiter| limiter.hybrid(),
             set: ArcSwap::new(rules.into()),
-            waiters: WaitQueues::default(),
+            waitlist: Waitlist::default(),
             settlements: RunningSettlements::default(),
             undoings: Arc::default(),
             observer: None,
@@ -185,13 +184,17 @@ impl Engine {
         Some(decisions.map(|decisions| self.reported(plan.into_verdict(&decisions))))
     }
 
-    /// Returns the verdict that [`Engine::check`] would give. Spends nothing. Abuse rules are only checked
+    /// Returns the verdict that [`Engine::check`] would give: what an allowed request would leave of each rule, or,
+    /// if a rule denies it, what is left of the others. Spends nothing. Abuse rules are only checked
     /// for a block: to count failures only, call this before the attempt and [`record`](Engine::record) after
     /// it has failed.
     pub async fn peek(&self, request: &Request<'_>) -> Result<Verdict, TrypemaError> {
         let plan = self.plan(request)?;
         let checks = plan.checks_to_peek().for_peek();
-        let decisions = self.peek_checks(&plan, checks, self.provider().deadline()).await?;
+        let deadline = self.provider().deadline();
+        let mut decisions = self.peek_checks(&plan, checks, deadline).await?;
+        let uncharged = plan.uncharged_by(&decisions);
+        self.report_usage(&plan, &uncharged, &mut decisions, deadline).await;
         Ok(plan.into_verdict(&decisions))
     }
 
@@ -250,6 +253,9 @@ impl Engine {
         let decisions = self.peek_checks(&plan, plan.all_checks(), deadline).await?;
         let left = self.peek_checks(&plan, plan.all_checks().costing(0), deadline).await?;
         plan.decide(&decisions.outcomes, &decisions.decisions);
+        let uncharged = plan.uncharged_by(&decisions);
+        let usage = left.of(&uncharged);
+        plan.decide(&usage.outcomes, &usage.decisions);
         let left = left.outcomes.into_iter().zip(left.decisions);
         let left = left.filter_map(|(outcome, decision)| Some((outcome, decision?.remaining()))).collect();
         Ok(PreparedExplanation { verdict: plan.verdict, left })
@@ -341,9 +347,40 @@ impl Engine {
         let results = failure_policy::peek_all(self.provider(), &checks.checks, deadline, &policy_of).await;
         PlanDecisions::from_each(plan, &checks.outcomes, results)
     }
+
+    /// Replaces the decisions of rules that allow a request and are not charged for it: they say what is left. If the
+    /// store fails meanwhile, they stay as they are, and report less.
+    async fn report_usage(
+        &self,
+        plan: &Plan,
+        outcomes: &[usize],
+        decisions: &mut PlanDecisions,
+        deadline: Deadline,
+    ) {
+        if outcomes.is_empty() {
+            return;
+        }
+        let checks = plan.all_checks().usage_of(outcomes);
+        if let Ok(usage) = self.peek_checks(plan, checks, deadline).await {
+            let usage = usage.of(outcomes);
+            decisions.outcomes.extend(usage.outcomes);
+            decisions.decisions.extend(usage.decisions);
+        }
+    }
 }
 
 impl PlanDecisions {
+    /// Returns the decisions of these outcomes that allow the request.
+    fn of(&self, outcomes: &[usize]) -> Self {
+        let mut found = Self::default();
+        for (outcome, decision) in self.outcomes.iter().zip(&self.decisions) {
+            if outcomes.contains(outcome) && decision.is_some_and(|decision| decision.is_allowed()) {
+                found.push(*outcome, *decision);
+            }
+        }
+        found
+    }
+
     /// Combines the decisions of a take: those of `enforced`, then those of `log_only`. A log-only rule has
     /// no decision if its store failed.
     fn from_take(enforced: Checks<'_>, log_only: Checks<'_>, response: TakeResponse<AnyReceipt>) -> Self {

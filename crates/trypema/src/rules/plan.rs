@@ -14,7 +14,7 @@ use super::verdict::{RuleOutcome, Verdict};
 use crate::check::Check;
 use crate::decision::Decision;
 use crate::error::TrypemaError;
-use crate::strategy::{ConcurrencyLimit, Limit};
+use crate::strategy::Limit;
 
 /// The rules that apply to a request, with their counters. The verdict has no decisions yet, except for rules
 /// that need no counter.
@@ -126,23 +126,24 @@ impl Plan {
 
     /// Returns the shortest hold of the concurrency rules that may deny the request.
     pub(super) fn shortest_hold(&self) -> Option<Duration> {
-        self.slots().map(|(_, limit)| limit.hold()).min()
-    }
-
-    /// Returns the name of the counter of the first concurrency rule that may deny the request.
-    pub(super) fn first_slot_key(&self) -> Option<String> {
-        self.slots().next().map(|(key, _)| key.to_owned())
-    }
-
-    /// Returns the counters of the concurrency rules that may deny the request, with their limits.
-    fn slots(&self) -> impl Iterator<Item = (&str, &ConcurrencyLimit)> {
-        self.verdict.outcomes.iter().enumerate().filter_map(|(index, outcome)| {
-            let (rule, key) = (self.verdict.set.at(outcome.rule)?, self.verdict.key(index));
-            match rule.limit_of(key) {
-                Limit::Concurrency(limit) if !rule.rule.is_shadow() => Some((key, limit)),
+        let holds = self.verdict.outcomes.iter().enumerate().filter_map(|(index, outcome)| {
+            let rule = self.verdict.set.at(outcome.rule)?;
+            match rule.limit_of(self.verdict.key(index)) {
+                Limit::Concurrency(limit) if !rule.rule.is_shadow() => Some(limit.hold()),
                 _ => None,
             }
-        })
+        });
+        holds.min()
+    }
+
+    /// Returns those of the outcomes that hold slots.
+    pub(super) fn slots_of(&self, outcomes: &[usize]) -> Vec<usize> {
+        let is_slot = |outcome: &usize| {
+            let rule =
+                self.verdict.outcomes.get(*outcome).and_then(|outcome| self.verdict.set.at(outcome.rule));
+            rule.is_some_and(|rule| matches!(rule.limit, Limit::Concurrency(_)))
+        };
+        outcomes.iter().copied().filter(is_slot).collect()
     }
 
     /// Replaces the limits of `checks` with those that `set` has for the same counters now.
@@ -251,6 +252,15 @@ impl Checks<'_> {
     /// Returns the same checks at another cost.
     pub(super) fn costing(mut self, cost: u64) -> Self {
         self.checks.iter_mut().for_each(|check| check.cost = cost);
+        self
+    }
+
+    /// Returns those of the checks whose outcomes are among `outcomes`, at no cost, to report what is left.
+    pub(super) fn usage_of(mut self, outcomes: &[usize]) -> Self {
+        let is_wanted: Vec<bool> = self.outcomes.iter().map(|outcome| outcomes.contains(outcome)).collect();
+        let wanted = self.checks.iter().zip(&is_wanted).filter(|(_, is_wanted)| **is_wanted);
+        self.checks = wanted.map(|(check, _)| check.usage()).collect();
+        self.outcomes.retain(|outcome| outcomes.contains(outcome));
         self
     }
 

@@ -89,8 +89,9 @@ impl ReserveOptions {
     /// denied at once if it is blocked, if its cost can never fit, or if a rule other than concurrency needs
     /// longer than `patience`.
     ///
-    /// The waiters of a counter are served in the order of their arrival. A release in this process wakes the
-    /// first of them, which notices releases in other processes within 1.25 s.
+    /// Waiters are served in the order of their arrival. One that a counter denies keeps its turn at that counter,
+    /// even if the smaller cost of another one would fit; at its other counters it keeps nobody waiting. A release
+    /// in this process wakes the first waiter of a counter, which notices releases in other processes within 1.25 s.
     #[must_use]
     pub fn waiting(self, patience: Duration) -> Self {
         Self { patience, ..self }

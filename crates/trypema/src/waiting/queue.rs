@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use super::WaitError;
 
 /// The largest number of waiters per key, which bounds the memory. Further callers fail immediately.
-pub(super) const MAX_WAITERS_PER_KEY: usize = 10_000;
+pub(crate) const MAX_WAITERS_PER_KEY: usize = 10_000;
 
 /// The queues of waiters, by key.
 #[derive(Debug, Default)]
@@ -24,9 +24,6 @@ struct WaitQueue {
 struct Waiter {
     ticket: u64,
     waker: Option<Waker>,
-    /// Whether units were released since this waiter last tried.
-    #[cfg(feature = "rules")]
-    is_woken: bool,
 }
 
 impl WaitQueues {
@@ -44,26 +41,8 @@ impl WaitQueues {
         }
         let ticket = queue.next_ticket;
         queue.next_ticket += 1;
-        queue.waiters.push_back(Waiter {
-            ticket,
-            waker: None,
-            #[cfg(feature = "rules")]
-            is_woken: false,
-        });
+        queue.waiters.push_back(Waiter { ticket, waker: None });
         Ok(Position { queues: self, key: key.into(), ticket })
-    }
-
-    /// Wakes the first waiter for `key`, because units were released.
-    #[cfg(feature = "rules")]
-    pub(crate) fn wake_first(&self, key: &[u8]) {
-        let mut queues = self.lock();
-        let Some(first) = queues.get_mut(key).and_then(|queue| queue.waiters.front_mut()) else { return };
-        first.is_woken = true;
-        let waker = first.waker.take();
-        drop(queues);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, WaitQueue>> {
@@ -93,26 +72,6 @@ impl Position<'_> {
                 Poll::Pending
             }
         }
-    }
-}
-
-#[cfg(feature = "rules")]
-impl Position<'_> {
-    /// Returns `Ready` when [`WaitQueues::wake_first`] was called since the last time.
-    pub(crate) fn poll_woken(&self, context: &Context<'_>) -> Poll<()> {
-        let mut queues = self.queues.lock();
-        let Some(queue) = queues.get_mut(&self.key) else { return Poll::Pending };
-        let index = queue.waiters.binary_search_by_key(&self.ticket, |waiter| waiter.ticket);
-        let Some(waiter) = index.ok().and_then(|index| queue.waiters.get_mut(index)) else {
-            return Poll::Pending;
-        };
-        if std::mem::take(&mut waiter.is_woken) {
-            return Poll::Ready(());
-        }
-        let old = waiter.waker.replace(context.waker().clone());
-        drop(queues);
-        drop(old);
-        Poll::Pending
     }
 }
 

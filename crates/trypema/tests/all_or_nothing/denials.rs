@@ -65,7 +65,7 @@ pub(crate) fn the_last_of_five_denies(provider: &impl Provider, keys: &[String; 
             assert!(!denied.is_allowed && denied.receipts.is_empty(), "{denied:?}");
             for (asked, decision) in four.iter().zip(&denied.decisions) {
                 assert!(decision.is_allowed(), "{asked:?} was told {decision:?}");
-                assert_eq!(decision.remaining(), CAPACITY - 4, "as if it had been the only one");
+                assert_eq!(decision.remaining(), CAPACITY - 3, "nothing of the denied request");
             }
             assert!(denied.decisions[4].retry_after().is_some_and(|wait| !wait.is_zero()), "{denied:?}");
             assert_eq!(picture(provider, four), before[..4], "denial {denial} by {last:?}");

@@ -5,6 +5,7 @@
 mod attempts;
 mod bounded;
 mod edges;
+mod fairness;
 mod faults;
 mod kept;
 mod racing;

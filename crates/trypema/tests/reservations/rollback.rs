@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use trypema::rules::{OnDrop, Request, Reservation, ReserveOptions};
+use trypema::rules::{OnDrop, Request, Reservation, ReserveOptions, RuleDecision, Verdict};
 use trypema_testkit::blocking::wait_for;
 
 use super::{Scene, a_minute, on_every_provider};
@@ -103,4 +103,55 @@ fn rules_that_only_log_count_a_denied_reservation_as_a_check() {
     };
     assert_eq!(denied_counts(true), [[9, 6, 7]; 4]);
     assert_eq!(denied_counts(false), [[9, 6, 7]; 4]);
+}
+
+/// "A request that is denied charges nothing, so each other rule reports what is really left for it."
+#[test]
+fn a_denied_request_leaves_other_rules_as_they_were() {
+    const RULES: &str = "
+units: [tokens]
+rules:
+  - {id: calls, scope: user, strategy: {fixed_window: {limit: 1, window: 1d}}}
+  - {id: absolute, scope: user, unit: tokens, strategy: {absolute: {limit: 100, window: 1h}}}
+  - {id: bucket, scope: user, unit: tokens, strategy: {token_bucket: {limit: 100, window: 1h}}}
+  - {id: sliding, scope: global, unit: tokens, strategy: {sliding_window: {limit: 100, window: 1h}}}
+  - {id: suppressed, scope: user, unit: tokens, strategy: {suppressed: {limit: 100, window: 1h, group: 10ms, hard_limit_factor: 2}}}
+  - {id: held, scope: user, unit: tokens, strategy: {concurrency: {limit: 100, hold: 1m}}}
+";
+    fn reports(verdict: &Verdict) -> Vec<(&str, u64, Option<Duration>)> {
+        let others = verdict.rules().filter(|rule| rule.rule.id != "calls");
+        let report = |rule: RuleDecision<'_>| {
+            assert!(rule.decision.is_allowed(), "{}", rule.rule.id);
+            // A window ends, whatever was spent in it.
+            let is_window = rule.rule.id == "sliding";
+            (rule.decision.remaining(), (!is_window).then(|| rule.decision.reset_after()))
+        };
+        others
+            .map(|rule| (rule.rule.id.as_str(), report(rule)))
+            .map(|(id, (left, reset))| (id, left, reset))
+            .collect()
+    }
+    on_every_provider(RULES, |scene| {
+        let provider = scene.provider;
+        let ann = [("user", "ann")];
+        let first = wait_for(scene.engine.check(&Request::new(&ann).with_costs(&[("tokens", 0)]))).unwrap();
+        assert!(first.is_allowed(), "{provider}");
+        scene.clock.advance(Duration::from_secs(1));
+        let costs = [("tokens", 40)];
+        let request = Request::new(&ann).with_costs(&costs);
+        let untouched = |id: &'static str| (id, 100, (id != "sliding").then_some(Duration::ZERO));
+        let rates = ["absolute", "bucket", "sliding", "suppressed"].map(untouched);
+        let with_slots = ["absolute", "bucket", "held", "sliding", "suppressed"].map(untouched);
+        let check = wait_for(scene.engine.peek(&request)).unwrap();
+        assert_eq!(reports(&check), rates, "{provider}: peek");
+        let check = wait_for(scene.engine.check(&request)).unwrap();
+        assert_eq!(check.decided_by().unwrap().rule.id, "calls", "{provider}");
+        assert_eq!(reports(&check), rates, "{provider}: check");
+        let explained = wait_for(scene.engine.explain(&request)).unwrap();
+        assert_eq!(reports(&explained.verdict), with_slots, "{provider}: explain");
+        for options in [a_minute(), a_minute().with_id("one").unwrap()] {
+            let reserved = wait_for(scene.engine.reserve(&request, &options)).unwrap();
+            assert_eq!(reports(reserved.verdict()), with_slots, "{provider}: reserve");
+        }
+    });
 }

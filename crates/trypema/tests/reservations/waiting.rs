@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::task::JoinHandle;
 use trypema::clock::Clock;
 use trypema::rules::{Request, Reservation, ReserveOptions};
 use trypema_testkit::blocking::{runtime, wait_for};
@@ -90,5 +91,40 @@ fn a_request_that_waited_in_vain_is_counted_once() {
         assert_eq!(scene.changes.shadow_denials(), 1, "{}: told once", scene.provider);
         assert_left(scene, 99, 49);
         drop(holding);
+    });
+}
+
+/// Ann waits for a slot of her own. The slots that all share are for those who wait behind her.
+#[test]
+fn a_waiter_at_its_own_limit_keeps_nobody_waiting() {
+    const RULES: &str = "
+rules:
+  - {id: all, scope: global, strategy: {concurrency: {limit: 2, hold: 10m}}}
+  - {id: users, scope: user, strategy: {concurrency: {limit: 1, hold: 10m}}}
+";
+    on_every_provider(RULES, |scene| {
+        let reserve = |user: &'static str, patience| {
+            let (engine, options) = (Arc::clone(&scene.engine), a_minute().waiting(patience));
+            runtime().spawn(async move {
+                let user = [("user", user)];
+                engine.reserve(&Request::new(&user), &options).await.unwrap()
+            })
+        };
+        let wait = |user| reserve(user, Duration::from_secs(30));
+        let admitted = |reserving: JoinHandle<Reservation>| {
+            let reserved = wait_for(async { tokio::time::timeout(FAR_TOO_LONG, reserving).await });
+            let reserved = reserved.unwrap().unwrap();
+            assert!(reserved.is_allowed(), "{}", scene.provider);
+            reserved
+        };
+        let [mut of_ann, mut of_ben] = ["ann", "ben"].map(|user| admitted(reserve(user, Duration::ZERO)));
+        let ann = wait("ann");
+        wait_for(until_waiting(scene));
+        let cid = wait("cid");
+        wait_for(of_ben.release());
+        let of_cid = admitted(cid);
+        assert!(!ann.is_finished(), "{}", scene.provider);
+        wait_for(of_ann.release());
+        drop((admitted(ann), of_cid));
     });
 }

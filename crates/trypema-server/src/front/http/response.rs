@@ -110,7 +110,7 @@ pub(super) struct RuleReport<'a> {
     action: Action,
     /// The maximum number of units.
     limit: u64,
-    /// The number of units that are left after the request.
+    /// The number of units that are left after the request, or without it if another rule denies it.
     remaining: u64,
     retry_after_ms: Option<u64>,
     /// Milliseconds, rounded up, until no spent units count any more.

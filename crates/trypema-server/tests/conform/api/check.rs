@@ -147,7 +147,7 @@ rules:
     assert_eq!(ask("peek"), (true, 0, 8));
     assert_eq!(ask("peek"), (true, 0, 8));
     assert_eq!(ask("check"), (true, 0, 8));
-    assert_eq!(ask("check"), (false, 0, 7), "denied: nothing is spent on either");
+    assert_eq!(ask("check"), (false, 0, 8), "denied: nothing is spent on either");
     assert_eq!(ask("record"), (false, 0, 7), "denied by one, and still counted by the other");
     assert_eq!(ask("record"), (false, 0, 6));
 }

@@ -62,7 +62,7 @@ impl HybridRateLimiterProvider {
         let missing: Vec<usize> = (0..checks.len()).filter(is_missing).collect();
         if response.failures.is_empty() && !missing.is_empty() {
             let peeked: Vec<Check<'_>> = missing.iter().map(|index| checks[*index]).collect();
-            for (index, peeked) in missing.into_iter().zip(self.peek_each(&peeked, deadline).await) {
+            for (index, peeked) in missing.into_iter().zip(self.peek_uncharged(&peeked, deadline).await) {
                 response.decisions[index] = Some(peeked?);
             }
         }
@@ -134,6 +134,22 @@ impl HybridRateLimiterProvider {
         known.into_iter().filter_map(|known| known.map(Ok).or_else(|| peeked.next())).collect()
     }
 
+    /// Decides the checks of a request that another check denies: one that would be admitted is charged nothing,
+    /// so its decision says what is left.
+    pub(super) async fn peek_uncharged(&self, checks: &[Check<'_>], deadline: Deadline) -> Vec<CheckResult> {
+        let mut peeked = self.peek_each(checks, deadline).await;
+        let is_allowed = |result: &CheckResult| result.as_ref().is_ok_and(Decision::is_allowed);
+        let allowed = || checks.iter().zip(peeked.iter()).filter(|(_, result)| is_allowed(result));
+        let usage: Vec<Check<'_>> = allowed().map(|(check, _)| check.usage()).collect();
+        let usage = self.peek_each(&usage, deadline).await;
+        for (result, usage) in peeked.iter_mut().filter(|result| is_allowed(result)).zip(usage) {
+            if is_allowed(&usage) {
+                *result = usage;
+            }
+        }
+        peeked
+    }
+
     /// Takes the checks of a request. Returns a result for each.
     pub(crate) async fn take(
         &self,
@@ -178,6 +194,7 @@ impl HybridRateLimiterProvider {
             }
             if taken == Some(false) {
                 self.restore(&mut items);
+                self.report_leased_usage(&mut items);
                 self.count_calls(&items);
                 return Some(Ok(self.respond(items, started)));
             }

@@ -149,6 +149,17 @@ impl<'p> TableCheck<'p> {
         }
     }
 
+    /// Returns the usage of a concurrency limit that would have admitted the check of a denied request.
+    pub(super) fn unheld(&self, shard: &mut Shard<Concurrency>, now: Timestamp) -> Option<Decision> {
+        let TableDecision::Decided(decision) = self.state else { return None };
+        let key = &self.location.key;
+        match shard.find(key.hash, &key.key) {
+            _ if !decision.is_allowed() => None,
+            Some(table) => self.usage(table, now),
+            None => self.usage(&ReservationTable::default(), now),
+        }
+    }
+
     /// Returns the usage of a concurrency limit.
     fn usage(&self, table: &ReservationTable, now: Timestamp) -> Option<Decision> {
         match self.check.limit {

@@ -3,7 +3,8 @@
 //! All checks are peeked at first. So a request that is denied anyway, for example during a flood, changes
 //! no other key. If all checks would be admitted, each is reserved. If one of them is denied after all,
 //! because a concurrent request was faster, the others are refunded by their receipts. Each step has its
-//! part of the deadline.
+//! part of the deadline. A request that is denied asks the counters that would admit it once more, for what is
+//! left without it.
 
 use super::super::batcher::CallOptions;
 use super::super::failure::RedisFailure;
@@ -13,9 +14,10 @@ use super::super::provider::RedisRateLimiterProvider;
 use super::super::receipt::RedisReceipt;
 use super::{
     CheckWithReceipt, CheckWithVerb, DecidedCheck, DecidedCheckResult, HasRedisLimiter, KeyedCheck,
-    KeyedChecks, Replies,
+    KeyedChecks, Replies, is_denied,
 };
 use crate::check::{Deadline, IfUnreachable, TakeRequest};
+use crate::decision::Decision;
 use crate::strategy::{Limit, with_strategy};
 
 impl RedisRateLimiterProvider {
@@ -40,7 +42,7 @@ impl RedisRateLimiterProvider {
         let first = CallOptions::with_deadline(request.deadline.of_first_step().until());
         let mut replies = self.try_each(keyed.iter().map(|keyed| (keyed, Verb::Peek)), &first).await;
         if replies.iter().any(is_denied) {
-            self.record_denials(keyed, &replies, options, request.deadline).await;
+            self.report_denial(keyed, &mut replies, options, request.deadline).await;
             return replies;
         }
         if has_to_stop(&replies, request) {
@@ -60,13 +62,51 @@ impl RedisRateLimiterProvider {
                 .collect();
             // If a refund fails, its units stay spent, which is the stricter outcome.
             let _ = self.refund_by_receipts(&taken, request.deadline).await;
+            if replies.iter().any(is_denied) {
+                let options = CallOptions::with_deadline(request.deadline.until());
+                let usage = self.peek_usage(allowed(keyed, &replies), &options).await;
+                replace_decisions(&mut replies, usage);
+            }
         }
         replies
     }
 
+    /// Records a denial, and replaces the decisions of the checks that would be admitted by what is left.
+    pub(super) async fn report_denial(
+        &self,
+        keyed: &[KeyedCheck<'_>],
+        replies: &mut [DecidedCheckResult],
+        options: &CallOptions,
+        deadline: Deadline,
+    ) {
+        let recorded = self.record_denials(keyed, replies, options, deadline);
+        let usage = self.peek_usage(allowed(keyed, replies), options);
+        let ((), usage) = join::both(recorded, usage).await;
+        replace_decisions(replies, usage);
+    }
+
+    /// Returns what is left of counters that a denied request uses and does not charge. `None` if the store fails;
+    /// the decision with the charge then stands, which reports less.
+    pub(super) async fn peek_usage<'k>(
+        &self,
+        wanted: impl Iterator<Item = Option<&'k KeyedCheck<'k>>>,
+        options: &CallOptions,
+    ) -> Vec<Option<Decision>> {
+        let peek = |keyed: Option<&'k KeyedCheck<'k>>| async move {
+            let KeyedCheck { check, key, .. } = keyed?;
+            let (check, key) = (check.usage(), key.clone());
+            let usage = KeyedCheck { payment: check.payment(), check, key };
+            let reply =
+                self.store.send(self.check_request(&usage, Verb::Peek), options.clone()).await.ok()?;
+            let decided = self.read(&usage, Verb::Peek, &reply).ok()?;
+            Some(decided.decision).filter(Decision::is_allowed)
+        };
+        join::all(wanted.map(peek)).await
+    }
+
     /// Records a denial as a single script call would have: the denials that strategies count, and the
     /// repair of a state whose clock went back. The request stays denied even if this fails.
-    pub(super) async fn record_denials(
+    async fn record_denials(
         &self,
         keyed: &[KeyedCheck<'_>],
         replies: &[DecidedCheckResult],
@@ -149,8 +189,22 @@ impl RedisRateLimiterProvider {
     }
 }
 
-fn is_denied(reply: &DecidedCheckResult) -> bool {
-    reply.as_ref().is_ok_and(|decided| !decided.decision.is_allowed())
+/// Returns the checks that would be admitted.
+fn allowed<'k>(
+    keyed: &'k [KeyedCheck<'k>],
+    replies: &[DecidedCheckResult],
+) -> impl Iterator<Item = Option<&'k KeyedCheck<'k>>> {
+    let is_allowed =
+        |reply: &DecidedCheckResult| reply.as_ref().is_ok_and(|decided| decided.decision.is_allowed());
+    keyed.iter().zip(replies).map(move |(keyed, reply)| is_allowed(reply).then_some(keyed))
+}
+
+fn replace_decisions(replies: &mut [DecidedCheckResult], decisions: Vec<Option<Decision>>) {
+    for (reply, decision) in replies.iter_mut().zip(decisions) {
+        if let (Ok(decided), Some(decision)) = (reply, decision) {
+            decided.decision = decision;
+        }
+    }
 }
 
 /// Whether a check failed whose failure stops the request.

@@ -46,6 +46,8 @@ enum HoldAnswer {
     Known,
     /// It was reserved by an earlier request with the same id, and has been settled or released since.
     Ended,
+    /// It would fit, but another check of the request is denied.
+    DeniedElsewhere,
     /// Another request has used the id.
     Conflict,
     /// The table of reservations has no room.
@@ -164,7 +166,7 @@ impl RedisRateLimiterProvider {
         request: &ReserveRequest<'_>,
         options: &CallOptions,
     ) -> Vec<HoldResult> {
-        let replies = match request.name.id.is_chosen() {
+        let mut replies = match request.name.id.is_chosen() {
             // The reservation may be known, and then it is no question whether its units would fit again.
             true => Vec::new(),
             false => {
@@ -176,7 +178,7 @@ impl RedisRateLimiterProvider {
             reply.as_ref().is_ok_and(|decided| !decided.decision.is_allowed())
         };
         if replies.iter().any(is_denied) {
-            self.record_denials(keyed, &replies, options, request.take.deadline).await;
+            self.report_denial(keyed, &mut replies, options, request.take.deadline).await;
             let as_hold = |reply: super::DecidedCheckResult| {
                 reply.map(|decided| HoldReply {
                     answer: HoldAnswer::Denied,
@@ -193,6 +195,19 @@ impl RedisRateLimiterProvider {
         };
         if !replies.iter().enumerate().all(is_kept) {
             self.undo_fitting(keyed, &mut replies, request).await;
+            let is_given_back =
+                |reply: &HoldResult| reply.as_ref().is_ok_and(|reply| reply.answer == HoldAnswer::GivenBack);
+            let given_back = keyed.iter().zip(&replies);
+            let given_back = given_back.map(|(keyed, reply)| is_given_back(reply).then_some(keyed));
+            let options = CallOptions::with_deadline(request.take.deadline.until());
+            let usage = self.peek_usage(given_back, &options).await;
+            for (reply, usage) in replies.iter_mut().zip(usage) {
+                if let Ok(reply) = reply
+                    && reply.answer == HoldAnswer::GivenBack
+                {
+                    reply.decision = usage.unwrap_or(reply.decision);
+                }
+            }
         }
         replies
     }
@@ -374,15 +389,19 @@ impl RedisRateLimiterProvider {
             3 => HoldAnswer::Conflict,
             4 => HoldAnswer::Full,
             5 => HoldAnswer::Ended,
-            6 => HoldAnswer::Undone,
+            6 => HoldAnswer::DeniedElsewhere,
+            7 => HoldAnswer::Undone,
             _ => return Err(malformed()),
         };
         let mut outcome = reply.outcome();
         let expires_at = outcome.count().ok_or_else(malformed)?;
         let spend = match answer {
-            HoldAnswer::Known | HoldAnswer::Ended | HoldAnswer::Conflict | HoldAnswer::Undone => {
-                Spend { cost: 0, payment: Payment::Debit }
-            }
+            HoldAnswer::Known
+            | HoldAnswer::Ended
+            | HoldAnswer::Conflict
+            | HoldAnswer::Undone
+            | HoldAnswer::Full
+            | HoldAnswer::DeniedElsewhere => Spend::NOTHING,
             _ => Spend { cost: keyed.check.cost, payment: keyed.payment },
         };
         let decision = with_strategy!(keyed.check.limit, |S, limit| {

@@ -144,6 +144,14 @@ local function leased(check, state)
   return units, outcome
 end
 
+-- Returns the outcome to report of a check whose request another check denies: nothing is spent, so it says what is left.
+local function uncharged(check, state, outcome)
+  if outcome.admitted then
+    return check.strategy.decide(check.limit, state, now, now, 0, 0)
+  end
+  return outcome
+end
+
 local WITH_RESETS = {[LEASE] = true, [RESERVE] = true, [REFUND] = true, [RESET] = true, [UNBLOCK] = true}
 
 local verbs = {}
@@ -195,7 +203,7 @@ verbs[RECORD_DENIED_ELSEWHERE] = function(check, state, reply)
   if not outcome.admitted then
     record = s.commit
   end
-  reply[#reply + 1] = struct.pack('<I4', 1) .. s.encode_outcome(check.limit, outcome)
+  reply[#reply + 1] = struct.pack('<I4', 1) .. s.encode_outcome(check.limit, uncharged(check, state, outcome))
   if record then
     record(check.limit, state, now, check.cost, outcome)
   end

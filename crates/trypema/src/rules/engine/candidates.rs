@@ -36,6 +36,26 @@ impl Plan {
         Candidates { records, outcomes: candidates.outcomes }
     }
 
+    /// Returns the outcomes of rules that allow a request and are not charged for it, because another rule denies it.
+    pub(super) fn uncharged_by(&self, decisions: &PlanDecisions) -> Vec<usize> {
+        let denying = decisions.denying(self);
+        if denying == DenyingRules::None {
+            return Vec::new();
+        }
+        let is_uncharged = |outcome: usize| {
+            let rule =
+                self.verdict.outcomes.get(outcome).and_then(|outcome| self.verdict.set.at(outcome.rule));
+            let is_candidate = rule.is_some_and(|rule| self.verdict.set.live_rule_in_force(rule).is_some());
+            match is_candidate {
+                true => self.is_overruled(outcome, denying),
+                false => !self.is_shadow(outcome),
+            }
+        };
+        let allowed = decisions.outcomes.iter().zip(&decisions.decisions);
+        let allowed = allowed.filter(|(_, decision)| decision.is_some_and(|decision| decision.is_allowed()));
+        allowed.map(|(outcome, _)| *outcome).filter(|outcome| is_uncharged(*outcome)).collect()
+    }
+
     /// Whether the request is denied by an enforced rule other than the live rule of the candidate at
     /// `outcome`.
     fn is_overruled(&self, outcome: usize, denying: DenyingRules) -> bool {

@@ -17,6 +17,7 @@ pub(in crate::rules) use running::RunningSettlements;
 use undoing::PendingUndo;
 pub(in crate::rules) use undoing::Undoings;
 pub use undoing::UndoneCounts;
+pub(in crate::rules) use waiting::Waitlist;
 
 use super::{Engine, PlanDecisions};
 use crate::check::{Check, Deadline, Receipts, TakeRequest};
@@ -150,7 +151,7 @@ impl Engine {
         let ttl = plan.shortest_hold().map_or(ttl, |hold| hold.min(ttl));
         let provider = self.provider();
         let deadline = provider.deadline();
-        let attempt = Attempt { id: name.id, number: self.undoings.new_attempt() };
+        let attempt = self.undoings.new_attempt(name.id);
         let mut parts = ReservedParts::default();
         let decisions = {
             let if_cancelled = UndoIfCancelled::new(self, &plan, attempt, ttl);
@@ -220,7 +221,9 @@ impl Engine {
                 made.map(|(check, _)| SettleRequest::at_estimate(*check, request.name.id)).collect();
             self.provider().settle_all(&ended, deadline).wait().await;
         }
-        decided.map(ReserveResponse::without_unspent_receipts)
+        let mut denied = decided?;
+        failure_policy::report_usage(self.provider(), request.take, &mut denied.decisions).await;
+        Ok(denied.without_unspent_receipts())
     }
 
     /// Lets the rules decide that decide for themselves: log-only rules, if they have not yet, and candidates.
@@ -257,6 +260,9 @@ impl Engine {
             // Nobody will settle what log-only rules and candidates reserved. They count the request, as those
             // of a check do; slots are released.
             self.settle_counters(&outstanding, SettleCosts::Estimate, Report::Never).await;
+            let slots: Vec<usize> = parts.parts.iter().map(|part| part.outcome).collect();
+            let slots = plan.slots_of(&slots);
+            self.report_usage(&plan, &slots, &mut decisions, self.provider().deadline()).await;
         }
         if_cancelled.disarm();
         plan.decide(&decisions.outcomes, &decisions.decisions);

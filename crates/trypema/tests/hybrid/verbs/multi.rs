@@ -76,6 +76,28 @@ fn neither_is_spent_if_the_leased_one_is_denied() {
     assert_eq!(pair.used(), [pair.taken, 0]);
 }
 
+/// Nothing is spent, so the check that would be admitted reports what is left: whether Redis, a lease or a remembered
+/// denial decides the other one.
+#[test]
+fn a_denied_request_reports_what_is_left() {
+    let pair = Pair::start();
+    let left = || {
+        let usage = wait_for(pair.rl.hybrid().peek_all(&pair.checks(0, 0))).unwrap();
+        usage.decisions[0].remaining()
+    };
+    for _ in 0..2 {
+        let before = left();
+        let denied = wait_for(pair.rl.hybrid().take_all(&pair.checks(1, CAPACITY + 1))).unwrap();
+        assert!(denied.decisions[0].is_allowed() && !denied.decisions[1].is_allowed());
+        assert_eq!(denied.decisions[0].remaining(), before);
+    }
+    for hot in [CAPACITY, CAPACITY, 3 * CAPACITY] {
+        let denied = wait_for(pair.rl.hybrid().take_all(&pair.checks(hot, 1))).unwrap();
+        assert!(!denied.decisions[0].is_allowed() && denied.decisions[1].is_allowed());
+        assert_eq!(denied.decisions[1].remaining(), CAPACITY, "{hot}");
+    }
+}
+
 #[test]
 fn neither_is_spent_if_redis_is_gone() {
     let pair = Pair::start();

@@ -190,7 +190,7 @@ impl HybridRateLimiterProvider {
     /// records the denial. A check that would be allowed is only peeked at, so the suppressed strategy does
     /// not observe it.
     async fn record_denied_elsewhere(&self, check: &Check<'_>, deadline: Deadline) -> CheckResult {
-        let peeked = self.peek_each(std::slice::from_ref(check), deadline).await;
+        let peeked = self.peek_uncharged(std::slice::from_ref(check), deadline).await;
         match peeked.into_iter().next() {
             Some(Ok(peeked)) if peeked.is_allowed() => Ok(peeked),
             Some(Err(error)) => Err(error),

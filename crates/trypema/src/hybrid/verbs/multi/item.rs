@@ -55,18 +55,30 @@ impl HybridRateLimiterProvider {
             item.decision = match item.decided_by {
                 DecidedBy::Denial(decision) => Some(decision),
                 DecidedBy::Redis if check.is_postpaid => None,
-                DecidedBy::Lease | DecidedBy::Redis => with_strategy!(check.limit, |S, limit| {
-                    let found = HasHybridLimiter::<S>::limiter(self).shared.peek(TakeArgs {
-                        key,
-                        limit,
-                        cost: check.cost,
-                    });
-                    found.map(|found| S::core(&found.decision::<S>(limit)))
-                }),
+                DecidedBy::Lease | DecidedBy::Redis => self.peek_leased(&check, key),
             };
         }
+        self.report_leased_usage(items);
         self.report_denied(items);
         true
+    }
+
+    /// Decides a check without spending; `None` if Redis has to decide.
+    fn peek_leased(&self, check: &Check<'_>, key: &RedisKey) -> Option<Decision> {
+        with_strategy!(check.limit, |S, limit| {
+            let take = TakeArgs { key, limit, cost: check.cost };
+            let found = HasHybridLimiter::<S>::limiter(self).shared.peek(take);
+            found.map(|found| S::core(&found.decision::<S>(limit)))
+        })
+    }
+
+    /// Replaces the decisions of the checks that would be admitted in a denied request by what is left, as far as
+    /// this process can decide that.
+    pub(super) fn report_leased_usage(&self, items: &mut [CheckItem<'_>]) {
+        for item in items.iter_mut().filter(|item| item.is_allowed()) {
+            let usage = self.peek_leased(&item.check.usage(), &item.key);
+            item.decision = usage.filter(Decision::is_allowed).or(item.decision);
+        }
     }
 
     /// Takes the checks without a lease from Redis. Returns whether the leased checks may be spent after
@@ -229,6 +241,16 @@ impl HybridRateLimiterProvider {
             items.iter_mut().filter_map(|item| Some((item.check, item.receipt.take()?))).collect();
         // Units that cannot be refunded stay spent, which is the stricter outcome.
         self.refund_by_receipts(receipts.iter().map(|(check, receipt)| (check, receipt)), deadline).await;
+        if !items.iter().any(CheckItem::is_denied) {
+            return;
+        }
+        // What is left without this request, of the checks that would have been admitted.
+        let usage: Vec<Check<'_>> =
+            items.iter().filter(|item| item.is_allowed()).map(|item| item.check.usage()).collect();
+        let usage = self.peek_each(&usage, deadline).await;
+        for (item, usage) in items.iter_mut().filter(|item| item.is_allowed()).zip(usage) {
+            item.decision = usage.ok().filter(Decision::is_allowed).or(item.decision);
+        }
     }
 
     /// Adds the checks of a denied request to the calls to report, for keys that this process decides.
@@ -250,6 +272,14 @@ impl HybridRateLimiterProvider {
 }
 
 impl CheckItem<'_> {
+    fn is_allowed(&self) -> bool {
+        self.decision.as_ref().is_some_and(Decision::is_allowed)
+    }
+
+    fn is_denied(&self) -> bool {
+        self.decision.as_ref().is_some_and(|decision| !decision.is_allowed())
+    }
+
     fn receipt_of(&self, receipt: RedisReceipt) -> HybridReceipt {
         with_strategy!(self.check.limit, |S, _limit| HybridReceipt::new::<S>(
             &self.key,

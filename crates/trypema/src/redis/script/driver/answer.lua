@@ -44,7 +44,8 @@ local function all_or_nothing(checks, reply)
   for i, check in ipairs(checks) do
     local s, outcome = check.strategy, outcomes[i]
     local resets = is_admitted and check.verb == RESERVE and keep_resets(check) or 0
-    reply[#reply + 1] = struct.pack('<BdI4', 1, resets, 1) .. s.encode_outcome(check.limit, outcome)
+    local told = is_admitted and outcome or uncharged(check, check.entry.state, outcome)
+    reply[#reply + 1] = struct.pack('<BdI4', 1, resets, 1) .. s.encode_outcome(check.limit, told)
     local record = s.record_denied_elsewhere
     if is_admitted or not outcome.admitted then
       record = s.commit

@@ -89,12 +89,13 @@ end
 
 -- Decides one check of a reservation. Its number is 0 if the counter denies it, 1 if it fits, 2 if the reservation
 -- is known, 3 if its id is that of another request, 4 if the table has no room, 5 if the reservation is known and
--- has been settled or released, and 6 if the attempt was undone.
+-- has been settled or released, and 7 if the attempt was undone. (6 is reported of a check that fits, if another check
+-- denies the request.)
 local function decide_hold(check)
   local s, state, t = check.strategy, check.entry.state, check.held.state
   if tables().is_undone(t, check.id, check.attempt, now) then
     check.outcome, check.expires_at = s.decide(check.limit, state, now, now, 0, 0), now
-    return 6
+    return 7
   end
   local known = tables().find(t, check.id, now)
   if known then
@@ -152,10 +153,14 @@ local function reserve_all(checks, reply)
   for i, check in ipairs(checks) do
     numbers[i] = decide_hold(check)
     is_admitted = is_admitted and (numbers[i] == 1 or numbers[i] == 2 or numbers[i] == 5)
-    is_failed = is_failed or numbers[i] == 3 or numbers[i] == 6
+    is_failed = is_failed or numbers[i] == 3 or numbers[i] == 7
   end
   for i, check in ipairs(checks) do
     local s, outcome, number = check.strategy, check.outcome, numbers[i]
+    local told = outcome
+    if number == 4 or number == 1 and not is_admitted then
+      told = uncharged(check, check.entry.state, outcome)
+    end
     if number == 1 and is_admitted then
       commit_hold(check)
     elseif number == 2 and is_admitted then
@@ -169,7 +174,10 @@ local function reserve_all(checks, reply)
         end)
       end
     end
+    if number == 1 and not is_admitted then
+      number = 6
+    end
     reply[#reply + 1] = struct.pack('<BdI4d', 1, number, 1, check.expires_at)
-      .. s.encode_outcome(check.limit, outcome)
+      .. s.encode_outcome(check.limit, told)
   end
 end

@@ -62,7 +62,7 @@ impl Engine {
         }
         for (settlement, result) in settlements.iter().zip(&results) {
             if result.as_ref().is_ok_and(|settled| settled.refunded > 0) {
-                self.waiters.wake_first(settlement.check.key.as_bytes());
+                self.waitlist.release(settlement.check.key);
             }
             if let (Report::Observer, Ok(settled)) = (report, result) {
                 self.report_reservation(settlement.check.key, change_of(settled, costs));

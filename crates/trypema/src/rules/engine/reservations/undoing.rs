@@ -25,7 +25,7 @@ use crate::rules::request::Request;
 #[cfg(feature = "unstable-testkit")]
 use crate::rules::reservation::ReserveOptions;
 use crate::rules::set::RuleSet;
-use crate::strategy::reservations::Attempt;
+use crate::strategy::reservations::{Attempt, ReservationId};
 use crate::waiting::Sleep;
 
 /// The most counters at which something is to be undone. Their names take 16 MB at most.
@@ -107,15 +107,15 @@ impl Undoings {
         state.queue.len() + state.in_flight
     }
 
-    /// Returns a number that no other attempt of any process has.
-    pub(super) fn new_attempt(&self) -> u64 {
+    /// Returns an attempt with a number that no other attempt of any process has.
+    pub(super) fn new_attempt(&self, id: ReservationId) -> Attempt {
         #[cfg(feature = "unstable-testkit")]
         match self.next_attempt.swap(0, Ordering::Relaxed) {
             0 => {}
-            chosen => return chosen,
+            number => return Attempt { id, number },
         }
         // 0 is no attempt.
-        rand::random::<u64>().max(1)
+        Attempt { id, number: rand::random::<u64>().max(1) }
     }
 
     /// Returns what is to be done next in the store; `None` if there is nothing, and the task ends.
@@ -293,7 +293,7 @@ impl Engine {
             self.undoings.done.fetch_add(1, Ordering::Relaxed);
         }
         if result.as_ref().is_ok_and(|settled| settled.refunded > 0) {
-            self.waiters.wake_first(undo.key.as_bytes());
+            self.waitlist.release(&undo.key);
         }
         is_done
     }

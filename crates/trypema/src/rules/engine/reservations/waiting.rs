@@ -1,11 +1,17 @@
 //! Callers that wait until their reservation fits.
 
+mod waitlist;
+
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{LogOnlyRules, TriedReservation};
+use waitlist::CounterKey;
+pub(in crate::rules) use waitlist::Waitlist;
+
+use super::{LogOnlyRules, ReservedParts, TriedReservation};
 use crate::clock::Timestamp;
+use crate::decision::{Decision, DecisionTime};
 use crate::error::TrypemaError;
 use crate::reservation::ReservationName;
 use crate::rules::engine::Engine;
@@ -13,7 +19,7 @@ use crate::rules::plan::Plan;
 use crate::rules::request::Request;
 use crate::rules::reservation::{NewReservation, ReserveOptions};
 use crate::rules::verdict::Verdict;
-use crate::strategy::Limit;
+use crate::strategy::{Limit, RETRY_AFTER};
 use crate::waiting::{Sleep, with_timeout};
 
 /// The jitter of a waiter between two tries in a store that other processes share.
@@ -30,41 +36,94 @@ impl Engine {
         let clock = self.limiter.local().clock();
         let deadline = clock.now() + options.patience;
         let try_reserve = || self.try_reserve(request, options.ttl, name, LogOnlyRules::DecideInTheEnd);
-        let first_key = Plan::for_reservation(self.set.load_full(), request)?.first_slot_key();
-        let is_crowded = first_key.as_deref().is_some_and(|key| self.waiters.is_waiting(key.as_bytes()));
+        let counters = Plan::for_reservation(self.set.load_full(), request)?.counters_to_wait_for();
+        let arrival = self.waitlist.arrive(counters.iter().map(|key| &**key));
         let mut denied = None;
-        if !is_crowded {
+        if !arrival.is_behind_others {
             let tried = try_reserve().await?;
             if !tried.is_worth_waiting(clock.now(), deadline) {
                 return Ok(self.conclude(tried).await);
             }
             denied = Some(tried);
         }
-        let key = denied.as_ref().and_then(TriedReservation::denying_key).or(first_key).unwrap_or_default();
+        let mut behind = None;
         // Too many callers may wait already.
-        let position = self.waiters.join(key.as_bytes()).ok();
-        let mut has_turn = false;
-        if let Some(position) = &position {
-            let turn = poll_fn(|context| position.poll_turn(context));
-            has_turn = with_timeout(turn, Sleep::until(clock, deadline)).await.is_some();
-        }
-        let Some(position) = position.filter(|_| has_turn) else {
-            let tried = match denied {
-                Some(denied) => denied,
-                None => try_reserve().await?,
-            };
-            return Ok(self.conclude(tried).await);
-        };
-        // The first try is at once: units may have been released before this caller was the first, and a
-        // release wakes only the first.
-        loop {
-            let tried = try_reserve().await?;
-            if !tried.is_worth_waiting(clock.now(), deadline) {
-                return Ok(self.conclude(tried).await);
+        if let Ok(place) = self.waitlist.join(arrival, counters) {
+            let mut retry_at = deadline;
+            loop {
+                let turn = poll_fn(|context| place.poll_turn(context));
+                if with_timeout(turn, Sleep::until(clock, retry_at)).await.is_none() {
+                    place.retry();
+                }
+                if place.begin_try() {
+                    let tried = try_reserve().await?;
+                    if !tried.is_worth_waiting(clock.now(), deadline) {
+                        // The next one may try meanwhile.
+                        drop(place);
+                        return Ok(self.conclude(tried).await);
+                    }
+                    retry_at = self.retry_at(&tried.plan.verdict, clock.now()).min(deadline);
+                    place.deny(tried.plan.counters_to_wait_for(), tried.denying_counters());
+                    denied = Some(tried);
+                } else if clock.now() >= deadline {
+                    break;
+                } else {
+                    // It gets its turn from those ahead of it.
+                    retry_at = deadline;
+                }
             }
-            let retry_at = self.retry_at(&tried.plan.verdict, clock.now()).min(deadline);
-            let woken = poll_fn(|context| position.poll_woken(context));
-            with_timeout(woken, Sleep::until(clock, retry_at)).await;
+            behind = place.queued_at();
+        }
+        let denied = match denied {
+            Some(denied) => denied,
+            // An earlier request with the id may have made the reservation, which a repeated one has to find.
+            None if name.id.is_chosen() => try_reserve().await?,
+            None => self.deny_untried(request, options.ttl, name, behind).await?,
+        };
+        Ok(self.conclude(denied).await)
+    }
+
+    /// Returns the denial of a caller that never had its turn. It takes nothing, even if there is enough for it:
+    /// that is for those who came earlier.
+    async fn deny_untried(
+        &self,
+        request: &Request<'_>,
+        ttl: Duration,
+        name: ReservationName,
+        behind: Option<CounterKey>,
+    ) -> Result<TriedReservation, TrypemaError> {
+        let mut plan = Plan::for_reservation(self.set.load_full(), request)?;
+        let deadline = self.provider().deadline();
+        let enforced = || plan.enforced_checks();
+        let mut decisions = self.peek_checks(&plan, enforced(), deadline).await?;
+        let is_denied = |decision: &Option<Decision>| decision.is_some_and(|decision| !decision.is_allowed());
+        if decisions.decisions.iter().any(is_denied) || !plan.verdict.is_allowed() {
+            let uncharged = plan.uncharged_by(&decisions);
+            self.report_usage(&plan, &uncharged, &mut decisions, deadline).await;
+        } else {
+            decisions = self.peek_checks(&plan, enforced().usage_of(&enforced().outcomes), deadline).await?;
+            let is_behind = |outcome: &&usize| behind.as_deref() == Some(plan.verdict.key(**outcome));
+            let waited_for = decisions.outcomes.iter().position(|outcome| is_behind(&outcome)).unwrap_or(0);
+            if let Some(Some(decision)) = decisions.decisions.get_mut(waited_for) {
+                *decision = self.deny_behind_others(decision);
+            }
+        }
+        plan.decide(&decisions.outcomes, &decisions.decisions);
+        let (parts, log_only_rules) = (ReservedParts::default(), LogOnlyRules::DecideInTheEnd);
+        let attempt = self.undoings.new_attempt(name.id);
+        Ok(TriedReservation { plan, decisions, parts, name, attempt, ttl, deadline, log_only_rules })
+    }
+
+    /// Returns the denial of a counter whose units are for those who came earlier.
+    fn deny_behind_others(&self, usage: &Decision) -> Decision {
+        let now = self.clock().now();
+        let not_before = now + RETRY_AFTER;
+        Decision {
+            is_allowed: false,
+            not_before,
+            resets_at: not_before.max(now + usage.reset_after()),
+            decided_at: DecisionTime::exactly(now),
+            ..*usage
         }
     }
 
@@ -100,7 +159,16 @@ impl TriedReservation {
             })
     }
 
-    fn denying_key(&self) -> Option<String> {
-        self.plan.verdict.decided_by().map(|rule| rule.key.to_owned())
+    /// Returns the counters that denied the request.
+    fn denying_counters(&self) -> Arc<[CounterKey]> {
+        let denying = self.plan.verdict.rules().filter(|rule| rule.is_denying());
+        denying.map(|rule| CounterKey::from(rule.key)).collect()
+    }
+}
+
+impl Plan {
+    /// Returns the counters that may deny the request.
+    fn counters_to_wait_for(&self) -> Arc<[CounterKey]> {
+        self.enforced_checks().checks.iter().map(|check| CounterKey::from(check.key)).collect()
     }
 }
