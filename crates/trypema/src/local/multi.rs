@@ -332,24 +332,24 @@ fn record<S: LimitOf>(
         } else {
             S::record_denied_elsewhere(limit, state, call, &outcome);
         }
-        outcome
+        (outcome, S::origin(state))
     };
-    let outcome = match shard.find(location.key.hash, &location.key.key) {
+    let (outcome, origin) = match shard.find(location.key.hash, &location.key.key) {
         Some(state) => commit(state),
         None => match limiter.map.is_bounded().then(|| shard.prepared(limit)).flatten() {
             Some(state) => commit(state),
             None => {
                 let mut state = S::State::default();
-                let outcome = commit(&mut state);
+                let committed = commit(&mut state);
                 limiter.map.insert_reserved(shard, &location.key, NewState { state, limit, now: call.now });
-                outcome
+                committed
             }
         },
     };
     if is_allowed && pass.with_receipts {
         let receipt = LocalLimiter::receipt(
             shard,
-            CommittedTake { key: &location.key, limit, call, outcome: &outcome },
+            CommittedTake { key: &location.key, limit, call, outcome: &outcome, origin },
         );
         pass.result.receipts[location.index] = receipt;
     }

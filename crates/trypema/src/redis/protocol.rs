@@ -8,7 +8,7 @@ use super::script;
 use super::transport::ScriptCall;
 use crate::clock::Timestamp;
 use crate::strategy::reservations::{ENTRY_BYTES, MAX_ENTRIES};
-use crate::strategy::{LeaseParams, Payment, ReplyReader, put_count, put_number};
+use crate::strategy::{LeaseParams, Origin, Payment, ReplyReader, put_count, put_number};
 
 /// The verbs of the driver script, with their numbers in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,6 +101,8 @@ pub(super) struct CheckRequest {
     pub(super) extra: u64,
     /// For a refund: the key's reset count when the receipt was issued.
     pub(super) resets: u32,
+    /// For a refund: the count that the units joined.
+    pub(super) origin: Origin,
     /// The limit, as the strategy's Lua twin reads it. Empty for verbs without a limit.
     pub(super) limit: Vec<u8>,
     pub(super) outcome_len: usize,
@@ -118,7 +120,17 @@ impl LeaseArgs {
         numbers.into_iter().for_each(|number| put_count(argument, number));
         argument.extend_from_slice(&unspent.resets.to_le_bytes());
         argument.extend_from_slice(&self.instance.id.to_le_bytes());
+        put_origin(argument, unspent.origin);
     }
+}
+
+fn put_origin(argument: &mut Vec<u8>, origin: Origin) {
+    put_count(argument, origin.window_end);
+    argument.extend_from_slice(&origin.count.to_le_bytes());
+}
+
+fn read_origin(reader: &mut ReplyReader<'_>) -> Option<Origin> {
+    Some(Origin { window_end: reader.count()?, count: reader.word()? })
 }
 
 impl CheckRequest {
@@ -189,6 +201,8 @@ pub(super) struct CheckReply {
     /// For a lease: the number of instances that share the key, and the key's reset count.
     pub(super) instances: u32,
     pub(super) resets: u32,
+    /// For a lease and a take with a receipt: the count that the units joined.
+    pub(super) origin: Origin,
 }
 
 /// The replies to the checks of one caller, usually one.
@@ -204,8 +218,17 @@ const INLINE_OUTCOME: usize = 64;
 
 impl CheckReply {
     fn at(now: Timestamp, number: u64) -> Self {
-        let outcome = [0; INLINE_OUTCOME];
-        Self { now, number, outcome, outcome_len: 0, long_outcome: None, spent: 0, instances: 0, resets: 0 }
+        Self {
+            now,
+            number,
+            outcome: [0; INLINE_OUTCOME],
+            outcome_len: 0,
+            long_outcome: None,
+            spent: 0,
+            instances: 0,
+            resets: 0,
+            origin: Origin::default(),
+        }
     }
 
     pub(super) fn outcome(&self) -> ReplyReader<'_> {
@@ -356,6 +379,9 @@ impl PackedCall {
             self.argument.extend_from_slice(&(request.limit.len() as u16).to_le_bytes());
         }
         self.argument.extend_from_slice(&request.limit);
+        if request.verb == Verb::Refund {
+            put_origin(&mut self.argument, request.origin);
+        }
         if let Some(lease) = &request.lease {
             lease.write(&mut self.argument);
         }
@@ -385,6 +411,9 @@ fn read_check(
     let mut reply = CheckReply::at(now, number);
     if repeated.request.verb == Verb::Lease {
         (reply.instances, reply.resets) = (reader.word()?, reader.word()?);
+    }
+    if matches!(repeated.request.verb, Verb::Lease | Verb::Reserve) {
+        reply.origin = read_origin(reader)?;
     }
     if repeated.request.verb == Verb::Holders {
         let count = usize::try_from(number).ok().filter(|count| *count <= MAX_ENTRIES)?;

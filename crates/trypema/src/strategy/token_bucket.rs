@@ -10,10 +10,12 @@ mod single;
 mod wire;
 
 use debt::{Debt, Fall, Pending, Repayment};
+use limits::Rate;
 pub use limits::{TokenBucketLimits, TokenLimit};
 pub(crate) use per_limit::PerLimit;
 
-use super::{Call, Refund, Strategy};
+use super::origin::{CountId, NumberPair, Origin};
+use super::{Call, Recorded, Refund, Strategy};
 use crate::clock::{Span, Timestamp};
 use crate::decision::{Decision, DecisionTime, TokenBucketDecision};
 use crate::units::MAX_EXACT;
@@ -29,8 +31,16 @@ pub struct TokenBucketState(Debts);
 
 #[derive(Debug, Clone)]
 enum Debts {
-    One { last: u64, debt: Debt },
+    One(OneDebt),
     Many(Box<ManyDebts>),
+}
+
+/// The debt to a single limit.
+#[derive(Debug, Clone, Copy)]
+struct OneDebt {
+    /// The time of the debt, and the debt.
+    last_and_owed: NumberPair,
+    rate: Rate,
 }
 
 #[derive(Debug, Clone)]
@@ -39,11 +49,34 @@ struct ManyDebts {
     debts: Vec<Debt>,
     /// Units that count from a later time on, ordered by that time.
     pending: Vec<Pending>,
+    count: CountId,
+}
+
+impl OneDebt {
+    #[inline(always)]
+    fn new(last: u64, debt: Debt, count: CountId) -> Self {
+        Self { last_and_owed: NumberPair::new(last, debt.owed, count), rate: debt.rate }
+    }
+
+    #[inline(always)]
+    fn last(self) -> u64 {
+        self.last_and_owed.first()
+    }
+
+    #[inline(always)]
+    fn debt(self) -> Debt {
+        Debt { owed: self.last_and_owed.second(), rate: self.rate }
+    }
+
+    #[inline(always)]
+    fn count(self) -> CountId {
+        self.last_and_owed.count()
+    }
 }
 
 impl Default for Debts {
     fn default() -> Self {
-        Self::One { last: 0, debt: Debt::NONE }
+        Self::One(OneDebt::new(0, Debt::NONE, CountId::default()))
     }
 }
 
@@ -52,18 +85,59 @@ impl TokenBucketState {
     #[inline]
     fn last(&self) -> u64 {
         match &self.0 {
-            Debts::One { debt, .. } if debt.is_none() => 0,
-            Debts::One { last, .. } => *last,
-            Debts::Many(many) if many.pending.is_empty() && many.debts.iter().all(Debt::is_none) => 0,
+            Debts::One(one) if one.debt().is_none() => 0,
+            Debts::One(one) => one.last(),
+            Debts::Many(many) if many.is_none() => 0,
             Debts::Many(many) => many.last,
+        }
+    }
+
+    fn is_none(&self) -> bool {
+        match &self.0 {
+            Debts::One(one) => one.debt().is_none(),
+            Debts::Many(many) => many.is_none(),
+        }
+    }
+
+    fn count(&self) -> CountId {
+        match &self.0 {
+            Debts::One(one) => one.count(),
+            Debts::Many(many) => many.count,
+        }
+    }
+
+    /// Returns the count that units join which are recorded by `limits` at `now`.
+    fn count_after(&self, limits: &TokenBucketLimits, now: u64) -> CountId {
+        match self.is_none() {
+            true => CountId::begun_at(now),
+            false if self.is_whole(limits) => self.count(),
+            false => self.count().next(),
+        }
+    }
+
+    /// Whether all units of the count are debts to `limits`: they were refilled at the same rates, and none is
+    /// forgiven. So the part of a call's units that is not refilled is certain.
+    fn is_whole(&self, limits: &TokenBucketLimits) -> bool {
+        let tokens = self.pending().iter().fold(0, |sum: u64, pending| sum.saturating_add(pending.units));
+        let is_whole = |(debt, limit): (&Debt, &TokenLimit)| debt.is_whole(limit, limit.units_of_any(tokens));
+        let whole = |debts: &[Debt]| {
+            debts.len() == limits.as_slice().len() && debts.iter().zip(limits.as_slice()).all(is_whole)
+        };
+        match &self.0 {
+            Debts::One(one) => whole(&[one.debt()]),
+            Debts::Many(many) => whole(&many.debts),
         }
     }
 
     /// Returns the stored debt to the limit at `position`. If the number of limits has changed, the positions
     /// no longer match: then returns the largest debt, overdrawn if any is, which is stricter.
     fn debt(&self, limits: &TokenBucketLimits, position: usize) -> Debt {
+        let one;
         let debts = match &self.0 {
-            Debts::One { debt, .. } => std::slice::from_ref(debt),
+            Debts::One(only) => {
+                one = [only.debt()];
+                one.as_slice()
+            }
             Debts::Many(many) => &many.debts,
         };
         if debts.len() == limits.as_slice().len() {
@@ -75,7 +149,7 @@ impl TokenBucketState {
     #[inline]
     fn pending(&self) -> &[Pending] {
         match &self.0 {
-            Debts::One { .. } => &[],
+            Debts::One(_) => &[],
             Debts::Many(many) => &many.pending,
         }
     }
@@ -106,24 +180,25 @@ impl TokenBucketState {
     #[inline]
     fn set(&mut self, limits: &TokenBucketLimits, after: DebtsAfter) {
         let DebtsAfter { at, owed, overdrawn } = after;
+        let count = self.count_after(limits, at);
         let debt = |(position, limit): (usize, &TokenLimit)| {
             let debt = Debt::new(limit, owed[position]);
             if overdrawn & 1 << position == 0 { debt } else { debt.overdrawn() }
         };
         if let ([limit], []) = (limits.as_slice(), self.pending()) {
-            self.0 = Debts::One { last: at, debt: debt((0, limit)) };
+            self.0 = Debts::One(OneDebt::new(at, debt((0, limit)), count));
             return;
         }
         let debts = limits.as_slice().iter().enumerate().map(debt);
         match &mut self.0 {
             Debts::Many(many) => {
-                many.last = at;
+                (many.last, many.count) = (at, count);
                 many.debts.clear();
                 many.debts.extend(debts);
                 many.pending.retain(|pending| pending.stamp > at);
             }
-            Debts::One { .. } => {
-                let many = ManyDebts { last: at, debts: debts.collect(), pending: Vec::new() };
+            Debts::One(_) => {
+                let many = ManyDebts { last: at, debts: debts.collect(), pending: Vec::new(), count };
                 self.0 = Debts::Many(Box::new(many));
             }
         }
@@ -133,7 +208,7 @@ impl TokenBucketState {
     /// were counted, because the limits may have changed.
     fn make_all_due(&mut self, at: u64) {
         match &mut self.0 {
-            Debts::One { last, .. } => *last = at,
+            Debts::One(one) => *one = OneDebt::new(at, one.debt(), one.count()),
             Debts::Many(many) => {
                 let units =
                     many.pending.drain(..).fold(0, |sum: u64, pending| sum.saturating_add(pending.units));
@@ -145,12 +220,19 @@ impl TokenBucketState {
 
     /// Adds units that count from `stamp` on.
     fn postpone(&mut self, stamp: u64, units: u64) {
-        if let Debts::One { last, debt } = self.0 {
-            self.0 = Debts::Many(Box::new(ManyDebts { last, debts: vec![debt], pending: Vec::new() }));
+        if let Debts::One(one) = self.0 {
+            let (last, debts, pending, count) = (one.last(), vec![one.debt()], Vec::new(), one.count());
+            self.0 = Debts::Many(Box::new(ManyDebts { last, debts, pending, count }));
         }
         if let Debts::Many(many) = &mut self.0 {
             debt::insert(&mut many.pending, Pending { stamp, units });
         }
+    }
+}
+
+impl ManyDebts {
+    fn is_none(&self) -> bool {
+        self.pending.is_empty() && self.debts.iter().all(Debt::is_none)
     }
 }
 
@@ -222,7 +304,7 @@ impl Strategy for TokenBucket {
     ) -> Option<TokenBucketOutcome> {
         if let Some(mut single) = single::SingleLimit::of(limits, state) {
             let outcome = single.take_within(span, cost)?;
-            state.0 = Debts::One { last: single.last, debt: single.debt };
+            state.0 = Debts::One(OneDebt::new(single.last, single.debt, single.count));
             return Some(outcome);
         }
         let call = Call::new(span.earliest, cost);
@@ -266,6 +348,10 @@ impl Strategy for TokenBucket {
         limits.as_slice().iter().enumerate().map(countable).min().unwrap_or(call.cost)
     }
 
+    fn origin(state: &TokenBucketState) -> Origin {
+        Origin { window_end: 0, count: state.count().number() }
+    }
+
     fn available(limits: &TokenBucketLimits, state: &TokenBucketState, call: Call) -> u64 {
         let outcome = Self::decide(limits, state, call.with_cost(0));
         let left =
@@ -274,11 +360,16 @@ impl Strategy for TokenBucket {
     }
 
     fn refund(limits: &TokenBucketLimits, state: &mut TokenBucketState, refund: Refund) -> u64 {
+        let is_certain =
+            |recorded: Recorded| recorded.origin == Self::origin(state) && state.is_whole(limits);
+        if !refund.recorded.is_none_or(is_certain) {
+            return 0;
+        }
         let at = state.evaluation_time(limits, refund.now.as_micros());
         if at < state.last() {
             state.make_all_due(at);
         }
-        let recorded = refund.recorded.map(Timestamp::as_micros);
+        let recorded = refund.recorded.map(|recorded| recorded.at.as_micros());
         let from_pending = match (&mut state.0, recorded) {
             (Debts::Many(many), Some(stamp)) if stamp > at => {
                 debt::remove(&mut many.pending, stamp, refund.units)
@@ -310,7 +401,7 @@ impl Strategy for TokenBucket {
 
     fn fresh_from(state: &TokenBucketState) -> Timestamp {
         Timestamp::derived(match &state.0 {
-            Debts::One { last, debt } => debt.paid_at(*last),
+            Debts::One(one) => one.debt().paid_at(one.last()),
             Debts::Many(many) => debt::all_paid_at(many.last, &many.debts, &many.pending),
         })
     }

@@ -69,6 +69,7 @@ impl<S: Wire> RedisLimiter<S> {
             key: key.clone(),
             strategy: S::NUMBER,
             recorded: S::recorded_at(limit, &outcome.outcome, outcome.call),
+            origin: outcome.reply.origin,
             units: S::recorded_units(limit, &outcome.outcome, outcome.call),
             resets: u32::try_from(outcome.reply.number).unwrap_or(u32::MAX),
         });
@@ -112,7 +113,7 @@ impl<S: Wire> RedisLimiter<S> {
         let extra = receipt.recorded.as_micros();
         let args = VerbArgs { extra, ..VerbArgs::new(Verb::Refund, receipt.units) };
         let mut request = self.check_request(key, Some(limit), args);
-        request.resets = receipt.resets;
+        (request.resets, request.origin) = (receipt.resets, receipt.origin);
         request.helpers.push(receipt_name(&self.store.name(key, S::SUFFIX), receipt.id));
         Some(request)
     }

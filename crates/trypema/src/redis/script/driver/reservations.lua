@@ -33,8 +33,7 @@ verbs[SETTLE] = function(check, state, reply)
     refunded = reserved
   elseif counted < reserved then
     if state.is_known and e.recorded + s.retention(check.limit) > now then
-      state.is_changed = true
-      refunded = s.refund(check.limit, state, now, reserved - counted, e.recorded)
+      refunded = s.refund(check.limit, state, now, reserved - counted, e.recorded, e.window_end, e.count)
     end
   elseif counted > reserved then
     local outcome = s.decide(check.limit, state, now, now, counted - reserved, 0)
@@ -105,15 +104,16 @@ local function commit_hold(check)
     return
   end
   -- A cost of 0 is not recorded: use the present time.
-  local units, recorded = check.cost, now
+  local units, recorded, window_end, count = check.cost, now, 0, 0
   if units > 0 then
+    window_end, count = origin_of(check, check.entry.state)
     recorded = s.recorded_time(check.limit, check.outcome, now)
     units = s.recorded_units and s.recorded_units(check.limit, check.outcome, units) or units
   end
   tables().forget_expired(t, now)
   tables().insert(t, {
     id = check.id, request = check.request, attempt = check.attempt, units = units, recorded = recorded,
-    window_end = 0, count = 0, expires_at = check.expires_at, state = tables().OPEN,
+    window_end = window_end, count = count, expires_at = check.expires_at, state = tables().OPEN,
   })
   t.is_changed = true
 end
