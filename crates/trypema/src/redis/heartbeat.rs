@@ -8,7 +8,7 @@ use super::key::RedisKey;
 use super::lease::InstanceLiveness;
 use super::protocol::{CheckRequest, Verb};
 use super::provider::RedisRateLimiterProvider;
-use crate::strategy::{Origin, Payment};
+use crate::strategy::Payment;
 
 /// The key that all instances share, and the suffix of its name in Redis.
 const KEY: &str = "trypema instances";
@@ -41,11 +41,9 @@ impl RedisRateLimiterProvider {
             payment: Payment::Prepaid,
             extra: live_for_us,
             resets: 0,
-            origin: Origin::default(),
             // This verb has no limit: the script reads the instance's id in its place.
             limit: id.to_le_bytes().to_vec(),
             outcome_len: 0,
-            lease: None,
             reservation: None,
         }
     }

@@ -69,7 +69,7 @@ impl<S: Leasable> RedisLimiter<S> {
         }
         let args = VerbArgs { extra: params.length_us, ..VerbArgs::new(Verb::Lease, params.need) };
         let mut request = self.check_request(key, Some(limit), args);
-        request.lease = Some(lease);
+        lease.write(&mut request.limit);
         let reply = self.store.send(request, options).await?;
         if reply.number > params.need.max(params.want) {
             return Err(RedisFailure::new(

@@ -19,7 +19,7 @@ use crate::decision::{Decision, DecisionTime};
 use crate::error::TrypemaError;
 use crate::local::Granted;
 use crate::observer::{Event, Failure};
-use crate::strategy::{Call, Concurrency, Origin, Strategy, Wire};
+use crate::strategy::{Call, Concurrency, Strategy, Wire};
 use crate::waiting::WaitQueues;
 
 /// A limiter of one strategy, shared through Redis by every process that uses the same server and prefix.
@@ -316,10 +316,8 @@ impl<S: Wire> RedisLimiter<S> {
             payment: args.payment,
             extra: args.extra,
             resets: 0,
-            origin: Origin::default(),
             limit: written,
             outcome_len: limit.map_or(0, S::outcome_len),
-            lease: None,
             reservation: None,
         }
     }

@@ -101,19 +101,17 @@ pub(super) struct CheckRequest {
     pub(super) extra: u64,
     /// For a refund: the key's reset count when the receipt was issued.
     pub(super) resets: u32,
-    /// For a refund: the count that the units joined.
-    pub(super) origin: Origin,
-    /// The limit, as the strategy's Lua twin reads it. Empty for verbs without a limit.
+    /// The limit, as the strategy's Lua twin reads it. Empty for verbs without a limit. After it, the further
+    /// arguments of [`Verb::Refund`] and [`Verb::Lease`].
     pub(super) limit: Vec<u8>,
     pub(super) outcome_len: usize,
-    /// The further arguments of [`Verb::Lease`].
-    pub(super) lease: Option<LeaseArgs>,
     /// The further arguments of the verbs of reservations.
     pub(super) reservation: Option<ReservationArgs>,
 }
 
 impl LeaseArgs {
-    fn write(&self, argument: &mut Vec<u8>) {
+    /// Appends the arguments of [`Verb::Lease`].
+    pub(super) fn write(&self, argument: &mut Vec<u8>) {
         let LeaseParams { want, unspent, reported, .. } = self.params;
         let numbers =
             [want, unspent.units, unspent.recorded.as_micros(), reported, self.instance.live_for_us];
@@ -124,7 +122,8 @@ impl LeaseArgs {
     }
 }
 
-fn put_origin(argument: &mut Vec<u8>, origin: Origin) {
+/// Appends the argument of [`Verb::Refund`].
+pub(super) fn put_origin(argument: &mut Vec<u8>, origin: Origin) {
     put_count(argument, origin.window_end);
     argument.extend_from_slice(&origin.count.to_le_bytes());
 }
@@ -379,12 +378,6 @@ impl PackedCall {
             self.argument.extend_from_slice(&(request.limit.len() as u16).to_le_bytes());
         }
         self.argument.extend_from_slice(&request.limit);
-        if request.verb == Verb::Refund {
-            put_origin(&mut self.argument, request.origin);
-        }
-        if let Some(lease) = &request.lease {
-            lease.write(&mut self.argument);
-        }
     }
 
     fn call(self) -> ScriptCall {

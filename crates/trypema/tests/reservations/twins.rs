@@ -28,12 +28,8 @@ rules:
 ";
 
 /// Replacements of the window of a rule. The last one refills a bucket of another size at the first one's rate.
-const WINDOWS: [&str; 4] = [
-    "limit: 40, window: 20s",
-    "limit: 40, window: 1h",
-    "limit: 40, window: 7s",
-    "limit: 20, window: 10s",
-];
+const WINDOWS: [&str; 4] =
+    ["limit: 40, window: 20s", "limit: 40, window: 1h", "limit: 40, window: 7s", "limit: 20, window: 10s"];
 
 const IDS: [&str; 6] = ["absolute", "bucket", "fixed", "sliding", "slots", "postpaid"];
 

@@ -7,7 +7,7 @@ use crate::clock::Timestamp;
 use crate::error::TrypemaError;
 use crate::local::DecisionWithReceipt;
 use crate::redis::key::{RedisKey, receipt_name};
-use crate::redis::protocol::{CheckRequest, Verb};
+use crate::redis::protocol::{CheckRequest, Verb, put_origin};
 use crate::redis::receipt::{self, RedisReceipt};
 use crate::redis::verb_call::{LimitedKey, VerbArgs, VerbCall};
 use crate::strategy::Wire;
@@ -113,7 +113,8 @@ impl<S: Wire> RedisLimiter<S> {
         let extra = receipt.recorded.as_micros();
         let args = VerbArgs { extra, ..VerbArgs::new(Verb::Refund, receipt.units) };
         let mut request = self.check_request(key, Some(limit), args);
-        (request.resets, request.origin) = (receipt.resets, receipt.origin);
+        request.resets = receipt.resets;
+        put_origin(&mut request.limit, receipt.origin);
         request.helpers.push(receipt_name(&self.store.name(key, S::SUFFIX), receipt.id));
         Some(request)
     }
