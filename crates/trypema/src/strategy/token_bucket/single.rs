@@ -1,9 +1,11 @@
 //! The fast path for one limit without pending units.
 
 use super::debt::Debt;
-use super::{CountId, Debts, PerLimit, TokenBucketLimits, TokenBucketOutcome, TokenBucketState, TokenLimit};
+use super::state::Debts;
+use super::{PerLimit, TokenBucketLimits, TokenBucketOutcome, TokenBucketState, TokenLimit};
 use crate::clock::Span;
 use crate::strategy::Call;
+use crate::strategy::origin::CountId;
 
 /// A bucket of one limit.
 pub(super) struct SingleLimit<'a> {
