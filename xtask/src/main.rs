@@ -36,7 +36,6 @@ cargo xtask <command>
                      read slowly, send large bodies and reconnect at once; takes half a minute
   simulate hybrid    simulate fleets that lease from one store; updates docs/scale.md;
                      with --seeds N [--from S], simulate random faults instead
-  archive VERSION    copy the current Redis scripts to testdata/redis-scripts, for tests of upgrades from VERSION
   plot suppressed    draw docs/img/suppressed.svg from the simulator
   plot strategies    draw docs/img/strategies.svg: one burst through the six strategies that limit a rate
 ";
@@ -62,7 +61,6 @@ fn main() -> ExitCode {
             .and_then(|()| soak("connections", rest)),
         ["soak", rest @ ..] => soak("soak", rest),
         ["simulate", rest @ ..] => soak("simulate", rest),
-        ["archive", version] => soak("archive", &[version]),
         ["plot", rest @ ..] => {
             let plot = ["run", "--release", "--package", "trypema-testkit", "--bin", "plot", "--"];
             cargo(plot.iter().chain(rest))

@@ -10,8 +10,6 @@ pub mod postgres;
 pub mod program;
 pub mod random;
 pub mod redis;
-#[cfg(feature = "redis")]
-pub mod redis_scripts;
 #[cfg(feature = "rules")]
 pub mod rule_model;
 #[cfg(feature = "rules")]

@@ -100,6 +100,17 @@ pub struct Taken {
     /// The units that count, if they were admitted: less than the cost if it overdraws the limit by more than can
     /// be counted.
     pub units: u64,
+    /// The count that the units joined.
+    pub origin: Origin,
+}
+
+/// Identifies the count that units joined: their refund must not come out of another one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The end of the window in which the units were counted, if there are windows.
+    pub window_end: i64,
+    /// The time at which the count began, and one more after each change that may have forgotten a part of it.
+    pub count: i64,
 }
 
 /// A refund.
@@ -111,6 +122,8 @@ pub struct Refund {
     pub units: u64,
     /// The time at which the units were counted; `None` for the oldest that count.
     pub recorded: Option<i64>,
+    /// The count that they joined. It has no meaning without a time.
+    pub origin: Origin,
 }
 
 /// Returns the wait from `now` to `then`.

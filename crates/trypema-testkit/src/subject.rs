@@ -7,8 +7,6 @@ mod local;
 mod modelled;
 #[cfg(feature = "redis")]
 mod redis;
-#[cfg(feature = "redis")]
-mod upgrade;
 
 use trypema::BlockScope;
 
@@ -19,8 +17,6 @@ pub use local::{LocalStrategy, LocalSubject, OnLocal};
 pub use modelled::ModelSubject;
 #[cfg(feature = "redis")]
 pub use redis::{OnRedis, RedisStrategy, RedisSubject};
-#[cfg(feature = "redis")]
-pub use upgrade::{OnTwoVersions, UpgradeSubject, Versions};
 
 /// A provider, or a model of one, as a trace uses it.
 ///

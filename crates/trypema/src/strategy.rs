@@ -30,7 +30,7 @@ mod fixed_window;
 #[cfg(feature = "_redis")]
 mod lease;
 mod limit;
-pub(crate) mod origin;
+mod origin;
 pub(crate) mod reservations;
 mod series;
 mod sliding_window;
@@ -51,6 +51,7 @@ pub use fixed_window::{CalendarStart, CalendarWindow, Weekday};
 pub use fixed_window::{FixedWindow, FixedWindowLimit, FixedWindowOutcome, FixedWindowState};
 pub use limit::Limit;
 pub(crate) use limit::{LimitOf, with_strategy};
+pub use origin::Origin;
 pub use sliding_window::{SlidingWindow, SlidingWindowLimit, SlidingWindowOutcome, SlidingWindowState};
 pub use suppressed::{Suppressed, SuppressedLimit, SuppressedOutcome, SuppressedState};
 pub use token_bucket::{TokenBucket, TokenBucketLimits, TokenBucketOutcome, TokenBucketState, TokenLimit};
@@ -172,9 +173,17 @@ pub struct Refund {
     pub now: Timestamp,
     /// The number of units.
     pub units: u64,
-    /// The time at which the units were recorded, as [`Strategy::recorded_at`] returned it. `None` refunds
-    /// the oldest units that still count.
-    pub recorded: Option<Timestamp>,
+    /// Where the units were recorded. `None` refunds the oldest units that still count.
+    pub recorded: Option<Recorded>,
+}
+
+/// When units were recorded, and in which count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Recorded {
+    /// The time, as [`Strategy::recorded_at`] returned it.
+    pub at: Timestamp,
+    /// The count that the units joined, as [`Strategy::origin`] returned it.
+    pub origin: Origin,
 }
 
 /// An algorithm. The trait is sealed: only the seven types of this module implement it.
@@ -244,6 +253,13 @@ pub trait Strategy: sealed::Sealed + Sized + 'static {
     /// [`Refund::recorded`].
     fn recorded_at(limit: &Self::Limit, outcome: &Self::Outcome, call: Call) -> Timestamp;
 
+    /// Returns the count that the units of the last commit joined, for [`Refund::recorded`].
+    #[inline(always)]
+    fn origin(state: &Self::State) -> Origin {
+        let _ = state;
+        Origin::default()
+    }
+
     /// Returns the units that committing the admitted `outcome` records: the cost of the call, unless it
     /// overdraws the limit by more than the state can count.
     fn recorded_units(limit: &Self::Limit, outcome: &Self::Outcome, call: Call) -> u64 {
@@ -271,7 +287,8 @@ pub trait Strategy: sealed::Sealed + Sized + 'static {
     /// Returns the largest number of units, up to `call.cost`, that is certain to be admitted now.
     fn available(limit: &Self::Limit, state: &Self::State, call: Call) -> u64;
 
-    /// Refunds units. Returns the number of them that still counted.
+    /// Refunds units. Returns the number of them that still counted. Units whose count has ended, or has lost a
+    /// part since, are not refunded: they could be those of other calls.
     fn refund(limit: &Self::Limit, state: &mut Self::State, refund: Refund) -> u64;
 
     /// Returns the time in microseconds during which recorded units can still count.

@@ -1,7 +1,7 @@
 //! Absolute: no interval of the window's length admits more than the capacity.
 
 use super::buckets::{Buckets, Window};
-use super::{Ask, Model, Refund, Taken, wait_until};
+use super::{Ask, Model, Origin, Refund, Taken, wait_until};
 use crate::random::Random;
 use crate::subject::{Answer, Detail, Wait};
 
@@ -80,7 +80,7 @@ impl Model for AbsoluteModel {
             reset_us: (empty_from - ask.now) as u64,
             detail: Detail::Plain,
         };
-        Taken { answer, recorded, units }
+        Taken { answer, recorded, units, origin: Origin::default() }
     }
 
     fn fits(&self, limit: &WindowLimit, ask: Ask) -> u64 {

@@ -2,7 +2,7 @@
 
 use trypema::{AbuseLimit, BlockScope};
 
-use super::{Ask, Model, Refund, Taken, first_moment, wait_until};
+use super::{Ask, Model, Origin, Refund, Taken, first_moment, wait_until};
 use crate::random::Random;
 use crate::subject::{Answer, Detail, Wait};
 
@@ -206,7 +206,7 @@ impl Model for AbuseModel {
                 block_us: block.map_or(0, |block| (block.ends_at - ask.now) as u64),
             },
         };
-        Taken { answer, recorded: now, units: ask.cost }
+        Taken { answer, recorded: now, units: ask.cost, origin: Origin::default() }
     }
 
     fn fits(&self, limit: &AttemptLimit, ask: Ask) -> u64 {

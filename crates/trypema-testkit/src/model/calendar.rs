@@ -7,7 +7,7 @@ use jiff::{Timestamp, ToSpan};
 use trypema::{CalendarStart, Weekday};
 
 use super::fixed_window::AlignedLimit;
-use super::{Ask, MOST, Model, Refund, Taken, wait_until};
+use super::{Ask, MOST, Model, Origin, Refund, Taken, wait_until};
 use crate::random::Random;
 use crate::subject::{Answer, Detail, Wait};
 
@@ -151,9 +151,15 @@ fn boundary_on(zone: &TimeZone, date: Date, starts: CalendarStart) -> i64 {
 pub struct CalendarModel {
     ends_at: i64,
     counted: u64,
+    /// The time at which the count began.
+    began: i64,
 }
 
 impl CalendarModel {
+    fn origin(&self) -> Origin {
+        Origin { window_end: self.ends_at, count: self.began }
+    }
+
     /// Whether all history counts as happening now: the clock went back by more than a window, or the window
     /// is none of this calendar's.
     fn is_moved_to_now(&self, limit: &CalendarLimit, now: i64) -> bool {
@@ -200,6 +206,9 @@ impl Model for CalendarModel {
         let room = limit.limit.saturating_sub(self.counted);
         let is_allowed = ask.needed <= room;
         if is_allowed {
+            if self.counted == 0 {
+                self.began = ask.now;
+            }
             self.counted += units;
         }
         let wait = if is_allowed {
@@ -218,11 +227,12 @@ impl Model for CalendarModel {
             detail: Detail::Plain,
         };
         let recorded = ask.stamp.clamp(self.starts_at(limit), self.ends_at - 1);
+        let origin = self.origin();
         if !is_allowed || ask.cost == 0 {
             // A call that records nothing writes only that all history counts now.
             *self = if is_moved_to_now { rolled } else { before };
         }
-        Taken { answer, recorded, units }
+        Taken { answer, recorded, units, origin }
     }
 
     fn fits(&self, limit: &CalendarLimit, ask: Ask) -> u64 {
@@ -230,15 +240,8 @@ impl Model for CalendarModel {
         nothing.remaining.min(ask.cost)
     }
 
-    fn refund(&mut self, limit: &CalendarLimit, refund: Refund) -> u64 {
-        let is_meant = refund.recorded.is_none_or(|moment| {
-            let is_known = match limit.windows {
-                ModelWindows::Aligned { .. } => true,
-                // Nothing after the next window is known.
-                ModelWindows::Calendar { .. } => moment < limit.around(refund.now).next_end,
-            };
-            is_known && limit.around(moment).ends_at == self.ends_at
-        });
+    fn refund(&mut self, _: &CalendarLimit, refund: Refund) -> u64 {
+        let is_meant = refund.recorded.is_none() || refund.origin == self.origin();
         if refund.now >= self.ends_at || !is_meant {
             return 0;
         }

@@ -1,6 +1,6 @@
 //! Concurrency: units are held until they are released or their time is over.
 
-use super::{Ask, MOST, Model, Refund, Taken};
+use super::{Ask, MOST, Model, Origin, Refund, Taken};
 use crate::random::Random;
 use crate::subject::{Answer, Detail, Wait};
 
@@ -137,7 +137,7 @@ impl Model for ConcurrencyModel {
             reset_us: (empty_from - now) as u64,
             detail: Detail::Plain,
         };
-        Taken { answer, recorded, units }
+        Taken { answer, recorded, units, origin: Origin::default() }
     }
 
     fn fits(&self, limit: &HoldLimit, ask: Ask) -> u64 {

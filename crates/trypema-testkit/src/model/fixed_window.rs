@@ -1,6 +1,6 @@
 //! Fixed window: a count that restarts at every multiple of the window.
 
-use super::{Ask, MOST, Model, Refund, Taken, wait_until};
+use super::{Ask, MOST, Model, Origin, Refund, Taken, wait_until};
 use crate::random::Random;
 use crate::subject::{Answer, Detail, Wait};
 
@@ -43,9 +43,15 @@ impl AlignedLimit {
 pub struct FixedWindowModel {
     ends_at: i64,
     counted: u64,
+    /// The time at which the count began.
+    began: i64,
 }
 
 impl FixedWindowModel {
+    fn origin(&self) -> Origin {
+        Origin { window_end: self.ends_at, count: self.began }
+    }
+
     /// Whether the clock went back by more than a window.
     fn is_far_future(&self, limit: &AlignedLimit, now: i64) -> bool {
         self.counted > 0 && self.ends_at > now + 2 * limit.window()
@@ -80,6 +86,9 @@ impl Model for FixedWindowModel {
         let room = limit.limit.saturating_sub(self.counted);
         let is_allowed = ask.needed <= room;
         if is_allowed {
+            if self.counted == 0 {
+                self.began = ask.now;
+            }
             self.counted += units;
         }
         let wait = if is_allowed {
@@ -98,11 +107,12 @@ impl Model for FixedWindowModel {
             detail: Detail::Plain,
         };
         let recorded = ask.stamp.clamp(self.ends_at - limit.window(), self.ends_at - 1);
+        let origin = self.origin();
         if !is_allowed || ask.cost == 0 {
             // A call that records nothing writes only the repair after a step back of the clock.
             *self = if is_far_future { rolled } else { before };
         }
-        Taken { answer, recorded, units }
+        Taken { answer, recorded, units, origin }
     }
 
     fn fits(&self, limit: &AlignedLimit, ask: Ask) -> u64 {
@@ -110,9 +120,8 @@ impl Model for FixedWindowModel {
         nothing.remaining.min(ask.cost)
     }
 
-    fn refund(&mut self, limit: &AlignedLimit, refund: Refund) -> u64 {
-        let end_of = |moment: i64| moment - moment.rem_euclid(limit.window()) + limit.window();
-        let is_meant = refund.recorded.is_none_or(|moment| end_of(moment) == self.ends_at);
+    fn refund(&mut self, _: &AlignedLimit, refund: Refund) -> u64 {
+        let is_meant = refund.recorded.is_none() || refund.origin == self.origin();
         if refund.now >= self.ends_at || !is_meant {
             return 0;
         }

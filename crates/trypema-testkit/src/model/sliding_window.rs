@@ -1,9 +1,7 @@
 //! Sliding-window counter: the count of the previous window fades while the current window counts.
 
-use std::ops::Range;
-
 use super::fixed_window::AlignedLimit;
-use super::{Ask, Model, Refund, Taken, first_moment, wait_until};
+use super::{Ask, Model, Origin, Refund, Taken, first_moment, wait_until};
 use crate::random::Random;
 use crate::subject::{Answer, Detail, Wait};
 
@@ -19,6 +17,9 @@ pub struct SlidingWindowModel {
     ends_at: i64,
     previous: u64,
     current: u64,
+    /// The length of the windows, and the number of those that followed each other without a gap.
+    window: i64,
+    count: i64,
 }
 
 impl SlidingWindowModel {
@@ -51,6 +52,16 @@ impl SlidingWindowModel {
         self.ends_at = limit.end_of(self.ends_at).max(ends_at);
     }
 
+    /// Lets the next units join the windows before, or begin others.
+    fn join(&mut self, limit: &AlignedLimit, now: i64, is_moved_to_now: bool) {
+        if self.previous + self.current == 0 {
+            self.count = now;
+        } else if self.window != limit.window() || is_moved_to_now {
+            self.count += 1;
+        }
+        self.window = limit.window();
+    }
+
     /// Returns the estimated count at `now` if no call comes before. The part of the previous window is
     /// rounded up, towards denial.
     fn estimate(&self, limit: &AlignedLimit, now: i64) -> i128 {
@@ -81,7 +92,9 @@ impl Model for SlidingWindowModel {
         let before = self.clone();
         let is_far_future = self.is_far_future(limit, ask.now);
         self.roll(limit, ask.now);
+        self.join(limit, ask.now, is_far_future);
         let rolled = self.clone();
+        let origin = Origin { window_end: self.ends_at, count: self.count };
         let units = ask.cost.min(MOST_COUNTED - self.current);
         let room = (i128::from(limit.limit) - self.estimate(limit, ask.now)).max(0);
         let is_allowed = ask.needed == 0 || i128::from(ask.needed) <= room;
@@ -103,7 +116,7 @@ impl Model for SlidingWindowModel {
             // A call that records nothing writes only the repair after a step back of the clock.
             *self = if is_far_future { rolled } else { before };
         }
-        Taken { answer, recorded, units }
+        Taken { answer, recorded, units, origin }
     }
 
     fn fits(&self, limit: &AlignedLimit, ask: Ask) -> u64 {
@@ -112,18 +125,20 @@ impl Model for SlidingWindowModel {
     }
 
     fn refund(&mut self, limit: &AlignedLimit, refund: Refund) -> u64 {
-        let is_aligned = self.ends_at.rem_euclid(limit.window()) == 0;
-        self.roll(limit, refund.now);
-        let starts_at = self.ends_at - limit.window();
-        let lies_in =
-            |window: Range<i64>| refund.recorded.is_none_or(|moment| is_aligned && window.contains(&moment));
+        let starts_at = limit.start_of(refund.now);
+        let is_in = |window_end: i64| {
+            refund.recorded.is_none() || refund.origin == Origin { window_end, count: self.count }
+        };
+        // What still counts is left to the windows of now.
+        let has_previous = self.ends_at > starts_at && is_in(self.ends_at - self.window);
+        let has_current = self.ends_at + limit.window() > starts_at && is_in(self.ends_at);
         let mut left = refund.units;
-        if lies_in(starts_at - limit.window()..starts_at) {
+        if has_previous {
             let given_back = left.min(self.previous);
             self.previous -= given_back;
             left -= given_back;
         }
-        if lies_in(starts_at..self.ends_at) {
+        if has_current {
             let given_back = left.min(self.current);
             self.current -= given_back;
             left -= given_back;

@@ -2,7 +2,7 @@
 
 use super::absolute::WindowLimit;
 use super::buckets::{Buckets, Window};
-use super::{Ask, Model, Refund, Taken, wait_until};
+use super::{Ask, Model, Origin, Refund, Taken, wait_until};
 use crate::random::Random;
 use crate::subject::{Answer, Detail, Wait};
 
@@ -136,7 +136,7 @@ impl Model for SuppressedModel {
             reset_us: ((empty_from - ask.now) as u64).max(wait.micros().unwrap_or(0)),
             detail: Detail::Suppressed { factor },
         };
-        Taken { answer, recorded, units }
+        Taken { answer, recorded, units, origin: Origin::default() }
     }
 
     fn fits(&self, limit: &SheddingLimit, ask: Ask) -> u64 {

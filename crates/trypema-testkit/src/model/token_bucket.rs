@@ -1,7 +1,7 @@
 //! Token bucket: a take pays all limits or none. The state is a debt per limit, which time pays off.
 
 use super::rational::{Rational, greatest_common_divisor};
-use super::{Ask, MOST, Model, Refund, Taken, first_moment, wait_until};
+use super::{Ask, MOST, Model, Origin, Refund, Taken, first_moment, wait_until};
 use crate::random::Random;
 use crate::subject::{Answer, Detail, Wait};
 
@@ -73,6 +73,9 @@ pub struct TokenBucketModel {
     last: i64,
     debts: Vec<Debt>,
     leases: Vec<Lease>,
+    /// The limits that the debts are to, and the number of the count.
+    limits: Vec<Bucket>,
+    count: i64,
 }
 
 /// The debt to one limit at some time.
@@ -95,7 +98,7 @@ impl TokenBucketModel {
     /// Repairs the state after the clock went back by more than the longest refill: the whole debt is due
     /// from now on.
     fn repair(&mut self, limits: &[Bucket], now: i64) {
-        if self.debts.iter().all(|debt| debt.owed == Rational::ZERO) && self.leases.is_empty() {
+        if self.is_empty() {
             // A state without debt equals that of a new key.
             self.last = 0;
         }
@@ -110,8 +113,33 @@ impl TokenBucketModel {
         }
     }
 
+    /// Whether nothing of the debt was refilled at another rate, and nothing is forgiven.
+    fn is_whole(&self, limits: &[Bucket]) -> bool {
+        let leased: Rational =
+            self.leases.iter().fold(Rational::ZERO, |sum, lease| sum + Rational::whole(lease.units));
+        let is_rate = |one: &Bucket, other: &Bucket| {
+            u128::from(one.capacity) * u128::from(other.refill_us)
+                == u128::from(other.capacity) * u128::from(one.refill_us)
+        };
+        let each = limits.iter().zip(&self.limits).zip(&self.debts);
+        limits.len() == self.limits.len()
+            && each.into_iter().all(|((limit, before), debt)| {
+                is_rate(limit, before) && debt.owed + leased <= limit.most(debt.is_overdrawn)
+            })
+    }
+
+    fn is_empty(&self) -> bool {
+        self.debts.iter().all(|debt| debt.owed == Rational::ZERO) && self.leases.is_empty()
+    }
+
     /// Stores the debt that is due at `now`.
-    fn settle(&mut self, now: i64, due: Vec<Debt>) {
+    fn settle(&mut self, limits: &[Bucket], now: i64, due: Vec<Debt>) {
+        if self.is_empty() {
+            self.count = now;
+        } else if !self.is_whole(limits) {
+            self.count += 1;
+        }
+        self.limits = limits.to_vec();
         self.last = now;
         self.debts = due;
         self.leases.retain(|lease| lease.stamp > now);
@@ -215,7 +243,7 @@ impl TokenBucketModel {
             Debt { owed: (owed.due + paid).min(limit.most(true)), is_overdrawn }
         };
         let debts = limits.iter().zip(self.owed_at(limits, now)).map(debt_after).collect();
-        self.settle(now, debts);
+        self.settle(limits, now, debts);
         if !is_leased {
             return now;
         }
@@ -293,7 +321,8 @@ impl Model for TokenBucketModel {
         if let Detail::Tokens { failed: first, .. } = &mut answer.detail {
             *first = failed;
         }
-        Taken { answer, recorded, units }
+        let origin = Origin { window_end: 0, count: self.count };
+        Taken { answer, recorded, units, origin }
     }
 
     fn fits(&self, limits: &Vec<Bucket>, ask: Ask) -> u64 {
@@ -304,6 +333,10 @@ impl Model for TokenBucketModel {
     /// Refunds to each limit the part of the take that time has not paid off yet. Returns the smallest
     /// refund, in whole tokens.
     fn refund(&mut self, limits: &Vec<Bucket>, refund: Refund) -> u64 {
+        let is_certain = refund.origin.count == self.count && self.is_whole(limits);
+        if refund.recorded.is_some() && !is_certain {
+            return 0;
+        }
         self.repair(limits, refund.now);
         let now = refund.now.max(self.last);
         let leased = self.end_lease(now, refund);
@@ -320,7 +353,7 @@ impl Model for TokenBucketModel {
             let is_overdrawn = owed.is_overdrawn && left + owed.later > limit.full();
             due.push(Debt { owed: left, is_overdrawn });
         }
-        self.settle(now, due);
+        self.settle(limits, now, due);
         leased + least.floor() as u64
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Answer, Reserved, Subject, UpTo};
-use crate::model::{Ask, Model, Refund, Taken};
+use crate::model::{Ask, Model, Origin, Refund, Taken};
 
 /// The model of every key, and all receipts.
 #[derive(Debug, Clone, Default)]
@@ -18,6 +18,7 @@ struct Receipt {
     key: String,
     units: u64,
     recorded: i64,
+    origin: Origin,
     is_spent: bool,
 }
 
@@ -33,10 +34,10 @@ impl<M: Model> ModelSubject<M> {
     /// Takes, and keeps the receipt.
     fn reserve_ask(&mut self, key: &str, limit: &M::Limit, ask: Ask) -> Reserved {
         let number = self.receipts.len();
-        let Taken { answer, recorded, units } = self.key(key).take(limit, ask);
+        let Taken { answer, recorded, units, origin } = self.key(key).take(limit, ask);
         let is_taken = answer.is_allowed && ask.cost > 0;
         if is_taken {
-            self.receipts.push(Receipt { key: key.to_owned(), units, recorded, is_spent: false });
+            self.receipts.push(Receipt { key: key.to_owned(), units, recorded, origin, is_spent: false });
         }
         Reserved { answer, receipt: is_taken.then_some(number) }
     }
@@ -99,12 +100,13 @@ impl<M: Model> Subject for ModelSubject<M> {
             return 0;
         }
         named.is_spent = true;
-        let refund = Refund { now, units: named.units, recorded: Some(named.recorded) };
+        let refund = Refund { now, units: named.units, recorded: Some(named.recorded), origin: named.origin };
         self.key(key).refund(limit, refund)
     }
 
     fn refund_units(&mut self, key: &str, limit: &M::Limit, units: u64) -> u64 {
-        let refund = Refund { now: self.now_us as i64, units, recorded: None };
+        let now = self.now_us as i64;
+        let refund = Refund { now, units, recorded: None, origin: Origin::default() };
         self.key(key).refund(limit, refund)
     }
 

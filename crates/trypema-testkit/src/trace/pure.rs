@@ -6,7 +6,8 @@ use std::time::Duration;
 use trypema::DecisionTime;
 use trypema::clock::Timestamp;
 use trypema::strategy::{
-    Absolute, Abuse, Call, Concurrency, FixedWindow, Refund, SlidingWindow, Strategy, Suppressed, TokenBucket,
+    Absolute, Abuse, Call, Concurrency, FixedWindow, Recorded, Refund, SlidingWindow, Strategy, Suppressed,
+    TokenBucket,
 };
 
 use super::answer::{Answer, Head, Value};
@@ -55,7 +56,7 @@ struct Keys<S: Strategy> {
 struct Taken {
     key: String,
     units: u64,
-    recorded: Timestamp,
+    recorded: Recorded,
 }
 
 impl<S: Strategy> Default for Keys<S> {
@@ -97,14 +98,16 @@ impl<S: Worded> Keys<S> {
         })
     }
 
-    fn take(&mut self, limit: &S::Limit, key: &str, call: Call) -> (Answer, Option<(Timestamp, u64)>) {
+    fn take(&mut self, limit: &S::Limit, key: &str, call: Call) -> (Answer, Option<(Recorded, u64)>) {
         let mut state = self.states.remove(key).unwrap_or_default();
         let outcome = S::decide(limit, &state, call);
         S::commit(limit, &mut state, call, &outcome);
+        let origin = S::origin(&state);
         self.keep(key, state, call.now);
         let is_recorded = S::is_admitted(&outcome) && call.cost > 0;
         let units = S::recorded_units(limit, &outcome, call);
-        let recorded = is_recorded.then(|| (S::recorded_at(limit, &outcome, call), units));
+        let recorded =
+            is_recorded.then(|| (Recorded { at: S::recorded_at(limit, &outcome, call), origin }, units));
         (S::answer(&S::decision(limit, outcome, DecisionTime::exactly(call.now))), recorded)
     }
 
@@ -129,7 +132,7 @@ impl<S: Worded> Keys<S> {
         };
         let taken = Taken { key: key.to_owned(), units, recorded };
         self.receipts.insert(name.to_owned(), taken);
-        let ahead_us = recorded.as_micros().saturating_sub(call.now.as_micros());
+        let ahead_us = recorded.at.as_micros().saturating_sub(call.now.as_micros());
         answer.with_time("stamp", Duration::from_micros(ahead_us))
     }
 
@@ -141,7 +144,7 @@ impl<S: Worded> Keys<S> {
         name: &str,
     ) -> Result<Answer, Unsupported> {
         let taken = self.receipts.get(name).cloned().ok_or(Unsupported("a refund of what was not taken"))?;
-        let until = taken.recorded + Duration::from_micros(S::retention_us(limit));
+        let until = taken.recorded.at + Duration::from_micros(S::retention_us(limit));
         let is_good = taken.key == key && until > now && self.refunded.insert(name.to_owned());
         let refund = Refund { now, units: taken.units, recorded: Some(taken.recorded) };
         let units = if is_good { self.refund(limit, key, refund) } else { 0 };

@@ -21,7 +21,7 @@ use crate::decision::{Decision, DecisionTime};
 use crate::observer::{Event, Observer};
 #[cfg(feature = "rules")]
 use crate::strategy::Concurrency;
-use crate::strategy::{Call, Refund, Spend, Strategy};
+use crate::strategy::{Call, Origin, Refund, Spend, Strategy};
 use crate::waiting::WaitQueues;
 
 /// A rate limiter of one strategy, inside this process.
@@ -205,18 +205,19 @@ impl<S: Strategy> LocalLimiter<S> {
         let shard = &mut *self.map.shard(key.hash);
         let now = self.clock.now();
         let call = spend.at(now).with_stamp(now + lease);
-        let outcome = self.commit_exactly(shard, KeyCall { key, limit, now }, call);
-        let receipt = Self::receipt(shard, CommittedTake { key, limit, call, outcome: &outcome });
+        let (outcome, origin) = self.commit_exactly(shard, KeyCall { key, limit, now }, call);
+        let receipt = Self::receipt(shard, CommittedTake { key, limit, call, outcome: &outcome, origin });
         DecisionWithReceipt { decision: S::decision(limit, outcome, DecisionTime::exactly(now)), receipt }
     }
 
     /// Returns the receipt of a committed take, if it took anything.
     pub(super) fn receipt(shard: &mut Shard<S>, take: CommittedTake<'_, S>) -> Option<LocalReceipt> {
-        let CommittedTake { key, limit, call, outcome } = take;
+        let CommittedTake { key, limit, call, outcome, origin } = take;
         (S::is_admitted(outcome) && call.cost > 0).then(|| LocalReceipt {
             id: shard.refunded.get_or_insert_default().next_id(),
             hash: key.hash,
             recorded: S::recorded_at(limit, outcome, call),
+            origin,
             units: S::recorded_units(limit, outcome, call),
         })
     }
@@ -232,7 +233,7 @@ impl<S: Strategy> LocalLimiter<S> {
         if receipt.hash != key.hash || until <= now || !refunded.mark_refunded(receipt.id, until, now) {
             return 0;
         }
-        let refund = Refund { now, units: receipt.units, recorded: Some(receipt.recorded) };
+        let refund = Refund { now, units: receipt.units, recorded: Some(receipt.recorded()) };
         self.refund_in(shard, &key, limit, refund)
     }
 
@@ -385,17 +386,17 @@ impl<S: Strategy> LocalLimiter<S> {
         cost: u64,
     ) -> TimedOutcome<S> {
         let now = self.clock.now();
-        let outcome = self.commit_exactly(shard, KeyCall { key, limit, now }, Call::new(now, cost));
+        let (outcome, _) = self.commit_exactly(shard, KeyCall { key, limit, now }, Call::new(now, cost));
         TimedOutcome { outcome, decided_at: DecisionTime::exactly(now) }
     }
 
-    /// Decides and records `call` at the exact time.
-    fn commit_exactly(&self, shard: &mut Shard<S>, on: KeyCall<'_, S>, call: Call) -> S::Outcome {
+    /// Decides and records `call` at the exact time. Returns also the count that its units joined.
+    fn commit_exactly(&self, shard: &mut Shard<S>, on: KeyCall<'_, S>, call: Call) -> (S::Outcome, Origin) {
         let limit = on.limit;
         self.with_state(shard, on, |state| {
             let outcome = S::decide(limit, state, call);
             S::commit(limit, state, call, &outcome);
-            outcome
+            (outcome, S::origin(state))
         })
     }
 

@@ -329,7 +329,7 @@ fn record<S: LimitOf>(
         let outcome = S::decide(limit, state, call);
         if is_allowed || !S::is_admitted(&outcome) {
             S::commit(limit, state, call, &outcome);
-            return outcome;
+            return (outcome, S::origin(state));
         }
         let decision = &mut pass.result.decisions[location.index];
         if decision.is_allowed() {
@@ -337,24 +337,24 @@ fn record<S: LimitOf>(
             *decision = S::core(&S::decision(limit, left, DecisionTime::exactly(call.now)));
         }
         S::record_denied_elsewhere(limit, state, call, &outcome);
-        outcome
+        (outcome, S::origin(state))
     };
-    let outcome = match shard.find(location.key.hash, &location.key.key) {
+    let (outcome, origin) = match shard.find(location.key.hash, &location.key.key) {
         Some(state) => commit(state),
         None => match limiter.map.is_bounded().then(|| shard.prepared(limit)).flatten() {
             Some(state) => commit(state),
             None => {
                 let mut state = S::State::default();
-                let outcome = commit(&mut state);
+                let committed = commit(&mut state);
                 limiter.map.insert_reserved(shard, &location.key, NewState { state, limit, now: call.now });
-                outcome
+                committed
             }
         },
     };
     if is_allowed && pass.with_receipts {
         let receipt = LocalLimiter::receipt(
             shard,
-            CommittedTake { key: &location.key, limit, call, outcome: &outcome },
+            CommittedTake { key: &location.key, limit, call, outcome: &outcome, origin },
         );
         pass.result.receipts[location.index] = receipt;
     }

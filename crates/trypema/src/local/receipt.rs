@@ -4,18 +4,20 @@ use std::collections::HashMap;
 
 use super::map::HashedKey;
 use crate::clock::Timestamp;
-use crate::strategy::{Call, Strategy};
+use crate::strategy::{Call, Origin, Recorded, Strategy};
 
 /// The receipt of one take, for [`LocalLimiter::refund`](super::LocalLimiter::refund).
 ///
 /// A receipt is valid for the key and limiter that it came from, once, and as long as the take still counts.
 /// It refunds nothing after a key of the same shard was reset, unblocked or evicted, or while 4,096 refunds
-/// of that shard are remembered. Refunding nothing can only make a limit stricter.
+/// of that shard are remembered, nor after a change of windows or refill rates if the units that are left of
+/// the take are no longer certain. Refunding nothing can only make a limit stricter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocalReceipt {
     pub(super) id: u64,
     pub(super) hash: u64,
     pub(super) recorded: Timestamp,
+    pub(super) origin: Origin,
     pub(super) units: u64,
 }
 
@@ -30,6 +32,10 @@ impl LocalReceipt {
     /// longer.
     pub fn recorded_at(&self) -> Timestamp {
         self.recorded
+    }
+
+    pub(super) fn recorded(&self) -> Recorded {
+        Recorded { at: self.recorded, origin: self.origin }
     }
 }
 
@@ -57,6 +63,8 @@ pub(super) struct CommittedTake<'a, S: Strategy> {
     pub(super) limit: &'a S::Limit,
     pub(super) call: Call,
     pub(super) outcome: &'a S::Outcome,
+    /// The count that the units joined.
+    pub(super) origin: Origin,
 }
 
 /// The largest number of refunds that a shard remembers. Further refunds are refused until some are

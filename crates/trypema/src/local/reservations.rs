@@ -24,9 +24,10 @@ use crate::reservation::{
     Ending, HeldReservation, RenewRequest, RenewedCheck, ReserveRequest, ReserveResponse, SettleRequest,
     SettleStatus, SettledCheck,
 };
-use crate::strategy::origin::Origin;
 use crate::strategy::reservations::{Attempt, Entry, EntryState, ReservationTable, Undoing};
-use crate::strategy::{ConcurrencyLimit, Limit, Payment, RETRY_AFTER, Spend, Strategy, with_strategy};
+use crate::strategy::{
+    ConcurrencyLimit, Limit, Payment, RETRY_AFTER, Recorded, Spend, Strategy, with_strategy,
+};
 use crate::units::MAX_EXACT;
 
 impl LocalRateLimiterProvider {
@@ -99,7 +100,7 @@ impl LocalRateLimiterProvider {
         for one in checks.iter_mut() {
             let shard = one.shard_in(shards);
             one.state = one.decide(shard, now, &request);
-            (one.recorded, one.units) = (now, one.check.cost.min(MAX_EXACT));
+            (one.recorded.at, one.units) = (now, one.check.cost.min(MAX_EXACT));
         }
         // From here on, tables that were made for this request have to be inserted or released.
         let error = checks.iter().find_map(|one| one.state.error());
@@ -121,8 +122,8 @@ impl LocalRateLimiterProvider {
                 request: request.name.request,
                 attempt: request.attempt,
                 units: one.units,
-                recorded: one.recorded,
-                origin: Origin::default(),
+                recorded: one.recorded.at,
+                origin: one.recorded.origin,
                 expires_at: expiry(now, request.ttl),
                 state: EntryState::Open,
             });
@@ -165,8 +166,8 @@ impl LocalRateLimiterProvider {
             if one.state == TableDecision::Open {
                 let (decision, recorded) = self.spend_recorded(one.check);
                 one.decision = decision;
-                if let Some(RecordedUnits { at, units }) = recorded {
-                    (one.recorded, one.units) = (at, units);
+                if let Some(RecordedUnits { recorded, units }) = recorded {
+                    (one.recorded, one.units) = (recorded, units);
                 }
             }
             return;
@@ -179,7 +180,7 @@ impl LocalRateLimiterProvider {
         for (one, decision) in checks.iter_mut().filter(|one| is_open(one)).zip(taken.decisions) {
             one.decision = decision;
             if let Some(Some(receipt)) = receipts.next() {
-                (one.recorded, one.units) = (receipt.recorded_at(), receipt.units());
+                (one.recorded, one.units) = (receipt.recorded(), receipt.units());
             }
         }
     }
@@ -271,12 +272,14 @@ impl LocalRateLimiterProvider {
                 HasLocalLimiter::<S>::limiter(self).spend_at(check.key, limit, spend);
             });
         }
-        let unspent = entry.units.saturating_sub(counted);
-        if unspent == 0 {
+        let units = entry.units.saturating_sub(counted);
+        if units == 0 {
             return 0;
         }
         with_strategy!(check.limit, |S, limit| {
-            HasLocalLimiter::<S>::limiter(self).refund_recorded(check.key, limit, unspent, entry.recorded)
+            let recorded = Recorded { at: entry.recorded, origin: entry.origin };
+            let unspent = RecordedUnits { recorded, units };
+            HasLocalLimiter::<S>::limiter(self).refund_recorded(check.key, limit, unspent)
         })
     }
 

@@ -44,7 +44,6 @@ impl RedisRateLimiterProvider {
             // This verb has no limit: the script reads the instance's id in its place.
             limit: id.to_le_bytes().to_vec(),
             outcome_len: 0,
-            lease: None,
             reservation: None,
         }
     }

@@ -69,7 +69,7 @@ impl<S: Leasable> RedisLimiter<S> {
         }
         let args = VerbArgs { extra: params.length_us, ..VerbArgs::new(Verb::Lease, params.need) };
         let mut request = self.check_request(key, Some(limit), args);
-        request.lease = Some(lease);
+        lease.write(&mut request.limit);
         let reply = self.store.send(request, options).await?;
         if reply.number > params.need.max(params.want) {
             return Err(RedisFailure::new(
@@ -78,6 +78,7 @@ impl<S: Leasable> RedisLimiter<S> {
             ));
         }
         let (now, units, instances, resets) = (reply.now, reply.number, reply.instances, reply.resets);
+        let origin = reply.origin;
         let decided = VerbArgs { cost: if units == 0 { params.need.max(1) } else { units }, ..args };
         let outcome = self.read(limit, decided, reply)?.outcome;
         if units > 0 && units < params.need && !S::allows_local_draws(&outcome) {
@@ -88,7 +89,8 @@ impl<S: Leasable> RedisLimiter<S> {
         }
         let call = Call::new(now, units).with_stamp(params.end(now, units));
         let recorded = if units == 0 { now } else { S::recorded_at(limit, &outcome, call) };
-        Ok(LeaseResponse { lease: LeaseGrant { units, recorded, outcome }, now, instances, resets })
+        let lease = LeaseGrant { units, recorded, origin, outcome };
+        Ok(LeaseResponse { lease, now, instances, resets })
     }
 
     /// Returns the time until which a call with this `deadline` waits for a reply to another call's

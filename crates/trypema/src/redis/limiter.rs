@@ -318,7 +318,6 @@ impl<S: Wire> RedisLimiter<S> {
             resets: 0,
             limit: written,
             outcome_len: limit.map_or(0, S::outcome_len),
-            lease: None,
             reservation: None,
         }
     }

@@ -8,7 +8,7 @@ use super::script;
 use super::transport::ScriptCall;
 use crate::clock::Timestamp;
 use crate::strategy::reservations::{ENTRY_BYTES, MAX_ENTRIES};
-use crate::strategy::{LeaseParams, Payment, ReplyReader, put_count, put_number};
+use crate::strategy::{LeaseParams, Origin, Payment, ReplyReader, put_count, put_number};
 
 /// The verbs of the driver script, with their numbers in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,24 +101,35 @@ pub(super) struct CheckRequest {
     pub(super) extra: u64,
     /// For a refund: the key's reset count when the receipt was issued.
     pub(super) resets: u32,
-    /// The limit, as the strategy's Lua twin reads it. Empty for verbs without a limit.
+    /// The limit, as the strategy's Lua twin reads it. Empty for verbs without a limit. After it, the further
+    /// arguments of [`Verb::Refund`] and [`Verb::Lease`].
     pub(super) limit: Vec<u8>,
     pub(super) outcome_len: usize,
-    /// The further arguments of [`Verb::Lease`].
-    pub(super) lease: Option<LeaseArgs>,
     /// The further arguments of the verbs of reservations.
     pub(super) reservation: Option<ReservationArgs>,
 }
 
 impl LeaseArgs {
-    fn write(&self, argument: &mut Vec<u8>) {
+    /// Appends the arguments of [`Verb::Lease`].
+    pub(super) fn write(&self, argument: &mut Vec<u8>) {
         let LeaseParams { want, unspent, reported, .. } = self.params;
         let numbers =
             [want, unspent.units, unspent.recorded.as_micros(), reported, self.instance.live_for_us];
         numbers.into_iter().for_each(|number| put_count(argument, number));
         argument.extend_from_slice(&unspent.resets.to_le_bytes());
         argument.extend_from_slice(&self.instance.id.to_le_bytes());
+        put_origin(argument, unspent.origin);
     }
+}
+
+/// Appends the argument of [`Verb::Refund`].
+pub(super) fn put_origin(argument: &mut Vec<u8>, origin: Origin) {
+    put_count(argument, origin.window_end);
+    argument.extend_from_slice(&origin.count.to_le_bytes());
+}
+
+fn read_origin(reader: &mut ReplyReader<'_>) -> Option<Origin> {
+    Some(Origin { window_end: reader.count()?, count: reader.word()? })
 }
 
 impl CheckRequest {
@@ -189,6 +200,8 @@ pub(super) struct CheckReply {
     /// For a lease: the number of instances that share the key, and the key's reset count.
     pub(super) instances: u32,
     pub(super) resets: u32,
+    /// For a lease and a take with a receipt: the count that the units joined.
+    pub(super) origin: Origin,
 }
 
 /// The replies to the checks of one caller, usually one.
@@ -204,8 +217,17 @@ const INLINE_OUTCOME: usize = 64;
 
 impl CheckReply {
     fn at(now: Timestamp, number: u64) -> Self {
-        let outcome = [0; INLINE_OUTCOME];
-        Self { now, number, outcome, outcome_len: 0, long_outcome: None, spent: 0, instances: 0, resets: 0 }
+        Self {
+            now,
+            number,
+            outcome: [0; INLINE_OUTCOME],
+            outcome_len: 0,
+            long_outcome: None,
+            spent: 0,
+            instances: 0,
+            resets: 0,
+            origin: Origin::default(),
+        }
     }
 
     pub(super) fn outcome(&self) -> ReplyReader<'_> {
@@ -356,9 +378,6 @@ impl PackedCall {
             self.argument.extend_from_slice(&(request.limit.len() as u16).to_le_bytes());
         }
         self.argument.extend_from_slice(&request.limit);
-        if let Some(lease) = &request.lease {
-            lease.write(&mut self.argument);
-        }
     }
 
     fn call(self) -> ScriptCall {
@@ -385,6 +404,9 @@ fn read_check(
     let mut reply = CheckReply::at(now, number);
     if repeated.request.verb == Verb::Lease {
         (reply.instances, reply.resets) = (reader.word()?, reader.word()?);
+    }
+    if matches!(repeated.request.verb, Verb::Lease | Verb::Reserve) {
+        reply.origin = read_origin(reader)?;
     }
     if repeated.request.verb == Verb::Holders {
         let count = usize::try_from(number).ok().filter(|count| *count <= MAX_ENTRIES)?;

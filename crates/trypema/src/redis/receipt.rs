@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::key::RedisKey;
 use crate::clock::Timestamp;
+use crate::strategy::Origin;
 
 /// The record of one take in Redis, for a refund with [`RedisLimiter::refund`](super::RedisLimiter::refund).
 ///
 /// Any process can use a receipt, once, for the key and strategy that it came from, while the take still
-/// counts and the key has not been reset.
+/// counts and the key has not been reset. After a change of windows or refill rates, it refunds nothing if the
+/// units that are left of the take are no longer certain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedisReceipt {
     pub(super) id: u128,
@@ -17,6 +19,8 @@ pub struct RedisReceipt {
     /// The number of the strategy that made the take.
     pub(super) strategy: u8,
     pub(super) recorded: Timestamp,
+    /// The count that the units joined.
+    pub(super) origin: Origin,
     pub(super) units: u64,
     /// The key's reset count at the take.
     pub(super) resets: u32,

@@ -93,13 +93,13 @@ fn driver_source(strategies: &[LuaSource]) -> String {
         let (name, number) = (lua.name, index + 1);
         source.push_str(&format!("-- {name}\nstrategies[{number}] = function()\n"));
         source.push_str(&format!(
-            "local record_denied_elsewhere, lease, block_for, is_blocked, recorded_units\n{parts}\n"
+            "local record_denied_elsewhere, lease, block_for, is_blocked, recorded_units, origin\n{parts}\n"
         ));
         source.push_str(
             "return {read = read, load = load, save = save, decide = decide, commit = commit, take = take, \
              available = available, refund = refund, retention = retention, encode_outcome = encode_outcome, \
              record_denied_elsewhere = record_denied_elsewhere, lease = lease, block_for = block_for, \
-             is_blocked = is_blocked, recorded_time = recorded_time, recorded_units = recorded_units}\nend\n",
+             is_blocked = is_blocked, recorded_time = recorded_time, recorded_units = recorded_units, origin = origin}\nend\n",
         );
     }
     source.push_str(&[DRIVER, DRIVER_RESERVATIONS, DRIVER_ANSWER].join("\n"));

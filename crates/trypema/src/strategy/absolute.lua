@@ -81,6 +81,7 @@ local function available(limit, state, now, cost)
 end
 
 local function refund(limit, state, now, units, recorded)
+  state.is_changed = true
   return refund_series(state.series, now, limit.window, limit.group, units, recorded)
 end
 

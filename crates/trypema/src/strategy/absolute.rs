@@ -390,7 +390,7 @@ pub(super) fn refund_series(series: &mut Series, window: WindowAt, group_us: u64
     let view = series.view(window);
     series.forget_expired(window, view);
     match refund.recorded {
-        Some(moment) => series.refund_at(moment.as_micros(), group_us, refund.units),
+        Some(recorded) => series.refund_at(recorded.at.as_micros(), group_us, refund.units),
         None => series.refund_oldest(refund.units),
     }
 }

@@ -152,6 +152,7 @@ local function available(limit, state, now, cost)
 end
 
 local function refund(limit, state, now, units, recorded)
+  state.is_changed = true
   return refund_series(state.attempts, math.max(now, state.last), limit.retention, 0, units, recorded)
 end
 

@@ -47,6 +47,7 @@ local function available(limit, state, now, cost)
 end
 
 local function refund(_, state, now, units, recorded)
+  state.is_changed = true
   return release_anonymous(state, units, recorded, now)
 end
 

@@ -201,7 +201,7 @@ impl Strategy for Concurrency {
 
     /// Releases units that were taken without a name.
     fn refund(_: &ConcurrencyLimit, table: &mut ConcurrencyState, refund: Refund) -> u64 {
-        table.release_anonymous(refund.units, refund.recorded, refund.now)
+        table.release_anonymous(refund.units, refund.recorded.map(|recorded| recorded.at), refund.now)
     }
 
     fn retention_us(limit: &ConcurrencyLimit) -> u64 {

@@ -1,7 +1,7 @@
 -- fixed_window: the twin of fixed_window.rs. Change both or neither.
 --   limit    <d limit> <d window>, or for a calendar <d limit> <d 0> <d longest window> <d boundary> × 4:
 --            of the window that contains the caller's present, the one before it and the one after it
---   state    <B 'F'> <d ends at> <d counted>
+--   state    <B 'F'> <d ends at> <d counted> <I3 number of the count>
 --   outcome  <B admitted> <d used before> <d ends at>
 
 local function read(argument, at)
@@ -18,11 +18,11 @@ end
 local function load(key)
   local text = redis.call('GET', key)
   if not text then
-    return {ends_at = 0, counted = 0}
+    return {ends_at = 0, counted = 0, count = 0}
   end
-  check_state(text, 70, 17)
-  local _, ends_at, counted = struct.unpack('<Bdd', text)
-  return {ends_at = ends_at, counted = counted, is_known = true}
+  check_state(text, 70, 20)
+  local _, ends_at, counted, count = struct.unpack('<BddI3', text)
+  return {ends_at = ends_at, counted = counted, count = count, is_known = true}
 end
 
 local function save(key, _, state, now)
@@ -32,7 +32,7 @@ local function save(key, _, state, now)
     end
     return
   end
-  local text = struct.pack('<Bdd', 70, state.ends_at, state.counted)
+  local text = struct.pack('<BddI3', 70, state.ends_at, state.counted, state.count)
   redis.call('SET', key, text, 'PX', time_to_live(state.ends_at, now))
 end
 
@@ -103,9 +103,12 @@ local function recorded_units(_, outcome, cost)
   return math.min(cost, 2 ^ 53 - 1 - outcome.used)
 end
 
-local function commit(limit, state, _, cost, outcome)
+local function commit(limit, state, now, cost, outcome)
   local is_counting = outcome.admitted and cost > 0
   if is_counting or outcome.is_stepped_back then
+    if outcome.used == 0 then
+      state.count = now % COUNTS
+    end
     state.ends_at = outcome.ends_at
     -- A cost that overdraws the limit may be too large to count.
     state.counted = outcome.used + (is_counting and recorded_units(limit, outcome, cost) or 0)
@@ -118,15 +121,18 @@ local function available(limit, state, now, cost)
   return math.min(cost, math.max(0, limit.limit - used))
 end
 
-local function refund(limit, state, now, units, recorded)
-  -- Refund units only to the window that counted them. If the windows changed, that is unknown, and the units could be those
-  -- of other calls.
-  local _, recorded_end = window_at(limit, recorded)
-  if now >= state.ends_at or recorded >= 0 and recorded_end ~= state.ends_at then
+-- Returns the count that the units of the last commit joined: the end of its window, and its number.
+local function origin(state)
+  return state.ends_at, state.count
+end
+
+-- Whatever the limit is now, the count that the units joined has them until it ends.
+local function refund(_, state, now, units, recorded, window_end, count)
+  if now >= state.ends_at or recorded >= 0 and (window_end ~= state.ends_at or count ~= state.count) then
     return 0
   end
   local refunded = math.min(units, state.counted)
-  state.counted = state.counted - refunded
+  state.counted, state.is_changed = state.counted - refunded, true
   return refunded
 end
 

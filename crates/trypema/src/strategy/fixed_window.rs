@@ -16,6 +16,7 @@ pub use calendar::{CalendarStart, CalendarWindow, Weekday};
 use windows::{Bounds, Windows};
 
 use super::aligned::AlignedWindow;
+use super::origin::{CountId, NumberPair, Origin};
 use super::{Call, Refund, Strategy};
 use crate::clock::{Span, Timestamp};
 use crate::decision::{Decision, DecisionTime, NEVER};
@@ -106,9 +107,18 @@ fn exact_limit(limit: u64) -> Result<u64, TrypemaError> {
 
 /// The fixed window's state of a key: the end of a window and its count.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct FixedWindowState {
-    ends_at: u64,
-    counted: u64,
+pub struct FixedWindowState(NumberPair);
+
+impl FixedWindowState {
+    #[inline(always)]
+    fn ends_at(&self) -> u64 {
+        self.0.first()
+    }
+
+    #[inline(always)]
+    fn counted(&self) -> u64 {
+        self.0.second()
+    }
 }
 
 /// The outcome of the fixed window.
@@ -170,7 +180,11 @@ impl Strategy for FixedWindow {
         let is_counting = outcome.is_admitted && call.cost > 0;
         if is_counting || outcome.is_stepped_back {
             let units = if is_counting { call.units_to_record(outcome.used, MAX_EXACT) } else { 0 };
-            *state = FixedWindowState { ends_at: outcome.ends_at, counted: outcome.used + units };
+            let count = match outcome.used {
+                0 => CountId::begun_at(call.now.as_micros()),
+                _ => state.0.count(),
+            };
+            *state = FixedWindowState(NumberPair::new(outcome.ends_at, outcome.used + units, count));
         }
     }
 
@@ -184,22 +198,23 @@ impl Strategy for FixedWindow {
         Timestamp::derived(call.stamp.as_micros().clamp(start, end))
     }
 
+    fn origin(state: &FixedWindowState) -> Origin {
+        Origin { window_end: state.ends_at(), count: state.0.count().number() }
+    }
+
     fn available(limit: &FixedWindowLimit, state: &FixedWindowState, call: Call) -> u64 {
         Self::decide(limit, state, call.with_cost(0)).remaining.min(call.cost)
     }
 
-    fn refund(limit: &FixedWindowLimit, state: &mut FixedWindowState, refund: Refund) -> u64 {
-        let is_live = refund.now.as_micros() < state.ends_at;
-        // Refund units only to the window that counted them. If the windows changed, that is unknown, and the
-        // units could be those of other calls.
-        let is_this_window = refund.recorded.is_none_or(|moment| {
-            limit.windows.end_at(moment.as_micros(), refund.now.as_micros()) == Some(state.ends_at)
-        });
-        if !is_live || !is_this_window {
+    /// Whatever the limit is now, the count that the units joined has them until it ends.
+    fn refund(_: &FixedWindowLimit, state: &mut FixedWindowState, refund: Refund) -> u64 {
+        let is_live = refund.now.as_micros() < state.ends_at();
+        if !is_live || refund.recorded.is_some_and(|recorded| recorded.origin != Self::origin(state)) {
             return 0;
         }
-        let refunded = refund.units.min(state.counted);
-        state.counted -= refunded;
+        let refunded = refund.units.min(state.counted());
+        let counted = state.counted() - refunded;
+        *state = FixedWindowState(NumberPair::new(state.ends_at(), counted, state.0.count()));
         refunded
     }
 
@@ -208,7 +223,7 @@ impl Strategy for FixedWindow {
     }
 
     fn fresh_from(state: &FixedWindowState) -> Timestamp {
-        Timestamp::derived(if state.counted == 0 { 0 } else { state.ends_at })
+        Timestamp::derived(if state.counted() == 0 { 0 } else { state.ends_at() })
     }
 
     #[inline(always)]
@@ -243,14 +258,14 @@ struct WindowCount {
 #[inline(always)]
 fn count_at(limit: &FixedWindowLimit, state: &FixedWindowState, now: u64) -> WindowCount {
     let Bounds { starts_at, ends_at } = limit.windows.at(now);
-    if state.ends_at <= starts_at || state.counted == 0 {
+    let (known, used) = (state.ends_at(), state.counted());
+    if known <= starts_at || used == 0 {
         return WindowCount { ends_at, used: 0, is_stepped_back: false };
     }
-    let used = state.counted;
-    if state.ends_at <= ends_at {
+    if known <= ends_at {
         return WindowCount { ends_at, used, is_stepped_back: false };
     }
-    match limit.windows.later_end(now, state.ends_at) {
+    match limit.windows.later_end(now, known) {
         Some(ends_at) => WindowCount { ends_at, used, is_stepped_back: false },
         None => WindowCount { ends_at, used, is_stepped_back: true },
     }

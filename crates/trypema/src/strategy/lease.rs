@@ -6,7 +6,7 @@
 //! `redis/script/lease.lua`, `leased` in `redis/script/driver.lua`, and the strategy's own `lease.lua` if it
 //! has one.
 
-use super::{Call, Refund, Wire};
+use super::{Call, Origin, Recorded, Refund, Wire};
 use crate::clock::Timestamp;
 
 /// The shortest lease after a partial grant, as a share of the requested length. The reply takes time to
@@ -35,12 +35,19 @@ pub struct LeasedUnits {
     pub units: u64,
     /// The time at which they were recorded.
     pub recorded: Timestamp,
+    /// The count that they joined.
+    pub origin: Origin,
     /// The number of resets of the key at the time of the grant. If the key was reset after that, its units
     /// are already gone and must not be refunded.
     pub resets: u32,
 }
 
 impl LeasedUnits {
+    /// Returns where the units were recorded.
+    pub fn recorded(&self) -> Recorded {
+        Recorded { at: self.recorded, origin: self.origin }
+    }
+
     /// Whether the units still count at `now`, which they do for `retention_us` after they were recorded.
     /// Units that have left the window must not be refunded: the refund would come out of other units.
     pub fn is_counted(&self, now: Timestamp, retention_us: u64) -> bool {
@@ -66,6 +73,8 @@ pub struct LeaseGrant<O> {
     pub units: u64,
     /// The time at which the units are recorded. The instance may spend them until then.
     pub recorded: Timestamp,
+    /// The count that the units joined.
+    pub origin: Origin,
     /// The outcome for the granted units. If none were granted, the outcome for a cost of `need`, or of 1 if
     /// that is 0.
     pub outcome: O,
@@ -104,19 +113,20 @@ pub trait Leasable: Wire {
     fn lease(limit: &Self::Limit, state: &mut Self::State, call: LeaseCall<'_>) -> LeaseGrant<Self::Outcome> {
         let LeaseCall { now, params, instances } = call;
         if params.unspent.is_counted(now, Self::retention_us(limit)) {
-            let (units, recorded) = (params.unspent.units, Some(params.unspent.recorded));
+            let (units, recorded) = (params.unspent.units, Some(params.unspent.recorded()));
             Self::refund(limit, state, Refund { now, units, recorded });
         }
         let free = Self::available(limit, state, Call::new(now, u64::MAX));
         let units = params.share_of(free, instances);
         if units == 0 {
             let outcome = Self::decide(limit, state, Call::new(now, params.need.max(1)));
-            return LeaseGrant { units, recorded: now, outcome };
+            return LeaseGrant { units, recorded: now, origin: Origin::default(), outcome };
         }
         let call = Call::new(now, units).with_stamp(params.end(now, units));
         let outcome = Self::decide(limit, state, call);
         Self::commit(limit, state, call, &outcome);
-        LeaseGrant { units, recorded: Self::recorded_at(limit, &outcome, call), outcome }
+        let (recorded, origin) = (Self::recorded_at(limit, &outcome, call), Self::origin(state));
+        LeaseGrant { units, recorded, origin, outcome }
     }
 
     /// Decides a call with the units that the instance holds. `last_outcome` is the outcome of the last

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 pub(crate) use attempts::{Attempt, Undoing};
 
-use super::origin::Origin;
+use super::Origin;
 use crate::clock::Timestamp;
 
 /// The most entries of a table: enough for thousands of requests in flight, and few enough that a script

@@ -339,7 +339,7 @@ pub(super) struct NewUnits {
     pub(super) is_late: bool,
 }
 
-/// A duration in 11 bits, rounded up by at most 1/16. This is exact enough to know when a state may be
+/// A duration in 16 bits, rounded up by at most 1/16. This is exact enough to know when a state may be
 /// forgotten.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Horizon(u16);
@@ -364,16 +364,6 @@ impl Horizon {
 
     pub(super) fn micros(self) -> u64 {
         u64::from(self.0 & ((1 << Self::MANTISSA) - 1)) << (self.0 >> Self::MANTISSA)
-    }
-
-    /// Returns the bits, for packing into a word.
-    pub(super) fn bits(self) -> u16 {
-        self.0
-    }
-
-    /// Restores a horizon from [`Horizon::bits`].
-    pub(super) fn from_bits(bits: u16) -> Self {
-        Self(bits)
     }
 }
 

@@ -1,6 +1,6 @@
 -- sliding_window: the twin of sliding_window.rs. Change both or neither.
 --   limit    <d limit> <d window>
---   state    <B 'W'> <d ends at> <I4 previous> <I4 current> <I6 window>
+--   state    <B 'W'> <d ends at> <I4 previous> <I4 current> <I6 window> <I3 number of the count>
 --   outcome  <B admitted> <d ends at> <d previous> <d current>, the counts as they were before
 
 local STEPS = 2 ^ 20
@@ -15,11 +15,13 @@ end
 local function load(key)
   local text = redis.call('GET', key)
   if not text then
-    return {ends_at = 0, previous = 0, current = 0, window = 0}
+    return {ends_at = 0, previous = 0, current = 0, window = 0, count = 0}
   end
-  check_state(text, 87, 23)
-  local _, ends_at, previous, current, window = struct.unpack('<BdI4I4I6', text)
-  return {ends_at = ends_at, previous = previous, current = current, window = window, is_known = true}
+  check_state(text, 87, 26)
+  local state = {is_known = true}
+  local _
+  _, state.ends_at, state.previous, state.current, state.window, state.count = struct.unpack('<BdI4I4I6I3', text)
+  return state
 end
 
 local function save(key, _, state, now)
@@ -32,7 +34,8 @@ local function save(key, _, state, now)
     end
     return
   end
-  local text = struct.pack('<BdI4I4I6', 87, state.ends_at, state.previous, state.current, state.window)
+  local text =
+    struct.pack('<BdI4I4I6I3', 87, state.ends_at, state.previous, state.current, state.window, state.count)
   redis.call('SET', key, text, 'PX', time_to_live(fresh_from, now))
 end
 
@@ -94,9 +97,14 @@ local function recorded_units(_, c, cost)
   return math.min(cost, MAX_LIMIT - c.current)
 end
 
-local function commit(limit, state, _, cost, c)
+local function commit(limit, state, now, cost, c)
   local is_counting = c.admitted and cost > 0
   if is_counting or c.is_stepped_back then
+    if c.previous + c.current == 0 then
+      state.count = now % COUNTS
+    elseif state.window ~= limit.window or c.is_stepped_back then
+      state.count = (state.count + 1) % COUNTS
+    end
     state.ends_at, state.previous = c.ends_at, c.previous
     -- A cost that overdraws the limit may be too large to count.
     state.current = c.current + (is_counting and recorded_units(limit, c, cost) or 0)
@@ -108,21 +116,28 @@ local function available(limit, state, now, cost)
   return math.min(cost, math.max(0, limit.limit - estimate(limit, counts(limit, state, now), now)))
 end
 
-local function refund(limit, state, now, units, recorded)
-  local c = counts(limit, state, now)
-  local starts_at = c.ends_at - limit.window
+-- Returns the count that the units of the last commit joined: the end of its window, and the number of the windows of equal
+-- length that followed each other without a gap.
+local function origin(state)
+  return state.ends_at, state.count
+end
+
+-- Subtracts from the state as it is, whatever the windows are now: they only tell what still counts.
+local function refund(limit, state, now, units, recorded, window_end, count)
+  local starts_at, ends_at = now - now % limit.window, state.ends_at
+  if recorded >= 0 and count ~= state.count then
+    return 0
+  end
   local from_previous, from_current = 0, 0
-  -- Refund units only to the window that counted them. If the length of the window changed, that is unknown,
-  -- and the units could be those of other calls.
-  local is_aligned = state.ends_at % limit.window == 0
-  if recorded < 0 or is_aligned and recorded < starts_at and recorded + limit.window >= starts_at then
-    from_previous = math.min(units, c.previous)
+  -- The previous window's units no longer count once another one has begun, the current one's after the next.
+  if ends_at > starts_at and (recorded < 0 or window_end + state.window == ends_at) then
+    from_previous = math.min(units, state.previous)
   end
-  if recorded < 0 or is_aligned and recorded >= starts_at and recorded < c.ends_at then
-    from_current = math.min(units - from_previous, c.current)
+  if ends_at + limit.window > starts_at and (recorded < 0 or window_end == ends_at) then
+    from_current = math.min(units - from_previous, state.current)
   end
-  state.ends_at, state.previous = c.ends_at, c.previous - from_previous
-  state.current, state.window = c.current - from_current, limit.window
+  state.previous, state.current = state.previous - from_previous, state.current - from_current
+  state.is_changed = true
   return from_previous + from_current
 end
 

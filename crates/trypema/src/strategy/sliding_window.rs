@@ -9,8 +9,8 @@ mod wire;
 use std::time::Duration;
 
 use super::aligned::AlignedWindow;
-use super::series::Horizon;
-use super::{Call, Refund, Strategy};
+use super::origin::{CountId, NumberPair, Origin};
+use super::{Call, Recorded, Refund, Strategy};
 use crate::clock::{Span, Timestamp};
 use crate::decision::{Decision, DecisionTime, NEVER};
 use crate::error::TrypemaError;
@@ -69,31 +69,40 @@ impl SlidingWindowLimit {
 /// before it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SlidingWindowState {
-    /// The end of the window, and the time for which the state is remembered after that.
-    ends_at_and_horizon: u64,
+    /// The end of the window, and its length. The number of the count is that of the windows of equal length that
+    /// followed each other without a gap: the end of a window tells which of them it is.
+    window: NumberPair,
     previous: u32,
     current: u32,
 }
 
 impl SlidingWindowState {
-    /// The number of bits of the horizon. Times take the other 53.
-    const HORIZON_BITS: u32 = 11;
-
-    fn new(limit: &SlidingWindowLimit, counts: Counts) -> Self {
-        let horizon = u64::from(Horizon::at_least(limit.window.window_us).bits());
+    fn new(limit: &SlidingWindowLimit, counts: Counts, count: CountId) -> Self {
         Self {
-            ends_at_and_horizon: counts.ends_at << Self::HORIZON_BITS | horizon,
+            window: NumberPair::new(counts.ends_at, limit.window.window_us, count),
             previous: counts.previous as u32,
             current: counts.current as u32,
         }
     }
 
+    #[inline(always)]
     fn ends_at(&self) -> u64 {
-        self.ends_at_and_horizon >> Self::HORIZON_BITS
+        self.window.first()
     }
 
-    fn horizon_us(&self) -> u64 {
-        Horizon::from_bits((self.ends_at_and_horizon & ((1 << Self::HORIZON_BITS) - 1)) as u16).micros()
+    #[inline(always)]
+    fn window_us(&self) -> u64 {
+        self.window.second()
+    }
+
+    /// Returns the count that units join which are recorded by `limit` at `now`, when `counts` are those of this state.
+    #[inline(always)]
+    fn count_after(&self, limit: &SlidingWindowLimit, counts: &Counts, now: u64) -> CountId {
+        if counts.previous + counts.current == 0 {
+            return CountId::begun_at(now);
+        }
+        let is_moved = self.window_us() != limit.window.window_us || counts.is_stepped_back;
+        if is_moved { self.window.count().next() } else { self.window.count() }
     }
 }
 
@@ -214,8 +223,9 @@ impl Strategy for SlidingWindow {
         if is_counting || outcome.counts.is_stepped_back {
             let current = outcome.counts.current;
             let units = if is_counting { call.units_to_record(current, MAX_LIMIT) } else { 0 };
-            let current = current + units;
-            *state = SlidingWindowState::new(limit, Counts { current, ..outcome.counts });
+            let count = state.count_after(limit, &outcome.counts, call.now.as_micros());
+            let counts = Counts { current: current + units, ..outcome.counts };
+            *state = SlidingWindowState::new(limit, counts, count);
         }
     }
 
@@ -229,26 +239,30 @@ impl Strategy for SlidingWindow {
         Timestamp::derived(call.stamp.as_micros().clamp(ends_at - limit.window.window_us, ends_at - 1))
     }
 
+    fn origin(state: &SlidingWindowState) -> Origin {
+        Origin { window_end: state.ends_at(), count: state.window.count().number() }
+    }
+
     fn available(limit: &SlidingWindowLimit, state: &SlidingWindowState, call: Call) -> u64 {
         Self::decide(limit, state, call.with_cost(0)).remaining.min(call.cost)
     }
 
+    /// Subtracts from the state as it is, whatever the windows are now: they only tell what still counts.
     fn refund(limit: &SlidingWindowLimit, state: &mut SlidingWindowState, refund: Refund) -> u64 {
-        let mut counts = Counts::at(limit, state, refund.now.as_micros());
-        let starts_at = counts.ends_at - limit.window.window_us;
-        let recorded = refund.recorded.map(Timestamp::as_micros);
-        // Refund units only to the window that counted them. If the length of the window changed, that is
-        // unknown, and the units could be those of other calls.
-        let is_aligned = limit.window.start_of(state.ends_at()) == state.ends_at();
-        let lies_in =
-            |from: u64, to: u64| recorded.is_none_or(|moment| is_aligned && (from..to).contains(&moment));
-        let is_previous = lies_in(starts_at.saturating_sub(limit.window.window_us), starts_at);
-        let is_current = lies_in(starts_at, counts.ends_at);
-        let from_previous = if is_previous { refund.units.min(counts.previous) } else { 0 };
-        let from_current = if is_current { (refund.units - from_previous).min(counts.current) } else { 0 };
-        counts.previous -= from_previous;
-        counts.current -= from_current;
-        *state = SlidingWindowState::new(limit, counts);
+        let (starts_at, ends_at) = (limit.window.start_of(refund.now.as_micros()), state.ends_at());
+        let is_in = |window_end: u64| {
+            refund.recorded.is_none_or(|Recorded { origin, .. }| {
+                (origin.window_end, origin.count) == (window_end, state.window.count().number())
+            })
+        };
+        // The previous window's units no longer count once another one has begun, the current one's after the next.
+        let is_previous = ends_at > starts_at && is_in(ends_at.saturating_sub(state.window_us()));
+        let is_current = ends_at + limit.window.window_us > starts_at && is_in(ends_at);
+        let of = |is_meant: bool, counted: u32| if is_meant { u64::from(counted) } else { 0 };
+        let from_previous = refund.units.min(of(is_previous, state.previous));
+        let from_current = (refund.units - from_previous).min(of(is_current, state.current));
+        state.previous -= from_previous as u32;
+        state.current -= from_current as u32;
         from_previous + from_current
     }
 
@@ -260,7 +274,7 @@ impl Strategy for SlidingWindow {
         Timestamp::derived(match (state.previous, state.current) {
             (0, 0) => 0,
             (_, 0) => state.ends_at(),
-            (_, _) => state.ends_at() + state.horizon_us(),
+            (_, _) => state.ends_at() + state.window_us(),
         })
     }
 

@@ -197,6 +197,7 @@ local function refund(limit, state, now, units, recorded)
     state.observed = copy_of(state.accepted)
   end
   repair_observed(limit, state, now)
+  state.is_changed = true
   return refund_series(state.accepted, now, limit.window, limit.group, units, recorded)
 end
 

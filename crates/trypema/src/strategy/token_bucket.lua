@@ -1,9 +1,12 @@
 -- token_bucket: the twin of token_bucket.rs, with its limits and debts. Change both or neither.
 --   limit    <B number of limits>, then for each <d capacity> <d refill> <d unit> <d drain>
---   state    <B 'T'> <B limits (0 = 16) + 16 x pending> <d last>, for each limit
---            <I7 owed, + 2^55 if overdrawn> <I7 unit>, for each pending <d stamp> <I7 tokens>
+--   state    <B 'T'> <B limits (0 = 16) + 16 x pending> <d last> <I3 number of the count>, for each limit
+--            <I7 owed, + 2^55 if overdrawn> <I6 unit> <I2 digest of the drain>, for each pending <d stamp> <I7 tokens>
 --   outcome  <B admitted> <B first failing limit> <d decided at> <d not before, -1 = computed from the debts>
 --            <d resets at, -1 = computed from the debts>, then for each limit <d owed before>
+
+-- Two bytes tell apart the rates at which the same unit is refilled, as long as they do not differ by a multiple of this prime.
+local DRAIN_DIGESTS = 65521
 
 local function read(argument, at)
   local count
@@ -12,7 +15,7 @@ local function read(argument, at)
   for i = 1, count do
     local l = {}
     l.capacity, l.refill, l.unit, l.drain, at = struct.unpack('<dddd', argument, at)
-    l.full = l.capacity * l.unit
+    l.full, l.drain_digest = l.capacity * l.unit, l.drain % DRAIN_DIGESTS
     limits.retention = math.max(limits.retention, l.refill)
     limits[i] = l
   end
@@ -22,17 +25,17 @@ end
 local function load(key)
   local text = redis.call('GET', key)
   if not text then
-    return {last = 0, debts = {}, pending = {}}
+    return {last = 0, debts = {}, pending = {}, count = 0}
   end
-  check_state(text, 84, 10)
-  local _, counts, last, at = struct.unpack('<BBd', text)
-  local state = {debts = {}, pending = {}, is_known = true}
+  check_state(text, 84, 13)
+  local _, counts, last, count, at = struct.unpack('<BBdI3', text)
+  local state = {debts = {}, pending = {}, count = count, is_known = true}
   local is_owing = counts >= 16
   for i = 1, (counts - 1) % 16 + 1 do
     local debt = {}
     -- A double cannot hold the mark and the debt together.
     local owed, high
-    owed, high, debt.unit, at = struct.unpack('<I6BI7', text, at)
+    owed, high, debt.unit, debt.drain_digest, at = struct.unpack('<I6BI6I2', text, at)
     debt.is_overdrawn = high >= 128
     debt.owed = owed + high % 128 * 2 ^ 48
     is_owing = is_owing or debt.owed > 0
@@ -65,11 +68,11 @@ local function paid_at(limits, state)
 end
 
 local function save(key, limits, state, now)
-  local parts = {struct.pack('<BBd', 84, #state.debts % 16 + 16 * #state.pending, state.last)}
+  local parts = {struct.pack('<BBdI3', 84, #state.debts % 16 + 16 * #state.pending, state.last, state.count)}
   for _, debt in ipairs(state.debts) do
     local high = math.floor(debt.owed / 2 ^ 48)
-    parts[#parts + 1] =
-      struct.pack('<I6BI7', debt.owed % 2 ^ 48, high + (debt.is_overdrawn and 128 or 0), debt.unit)
+    high = high + (debt.is_overdrawn and 128 or 0)
+    parts[#parts + 1] = struct.pack('<I6BI6I2', debt.owed % 2 ^ 48, high, debt.unit, debt.drain_digest)
   end
   for _, pending in ipairs(state.pending) do
     parts[#parts + 1] = struct.pack('<dI7', pending.stamp, pending.tokens)
@@ -212,13 +215,46 @@ local function decide(limits, state, now, stamp, cost, needed)
   return o
 end
 
+-- Whether all units of the count are debts to `limits`: they were refilled at the same rates, and none is forgiven. So the part
+-- of a call's units that is not refilled is certain.
+local function is_whole(limits, state)
+  local tokens = 0
+  for _, pending in ipairs(state.pending) do
+    tokens = tokens + pending.tokens
+  end
+  for i, l in ipairs(limits) do
+    local debt = state.debts[i]
+    if not debt or debt.unit ~= l.unit or debt.drain_digest ~= l.drain_digest then
+      return false
+    end
+    local most = debt.is_overdrawn and MAX_EXACT or l.full
+    if debt.owed + units_of(l, tokens, MAX_EXACT) > most then
+      return false
+    end
+  end
+  return #state.debts == #limits
+end
+
+-- Returns the count that units join which are recorded by `limits` at `now`.
+local function count_after(limits, state, now)
+  local is_owing = #state.pending > 0
+  for _, debt in ipairs(state.debts) do
+    is_owing = is_owing or debt.owed > 0
+  end
+  if not is_owing then
+    return now % COUNTS
+  end
+  return is_whole(limits, state) and state.count or (state.count + 1) % COUNTS
+end
+
 -- Replaces the debts by `owed`, as of `at`, of which some are overdrawn. Drops the pending units that have
 -- become due by then.
 local function set_debts(limits, state, at, owed, overdrawn)
+  state.count = count_after(limits, state, at)
   state.debts = {}
   local is_owing = false
   for i, l in ipairs(limits) do
-    state.debts[i] = {owed = owed[i], unit = l.unit, is_overdrawn = overdrawn[i]}
+    state.debts[i] = {owed = owed[i], unit = l.unit, drain_digest = l.drain_digest, is_overdrawn = overdrawn[i]}
     is_owing = is_owing or owed[i] > 0
   end
   local pending = {}
@@ -278,7 +314,15 @@ local function available(limits, state, now, cost)
   return cost
 end
 
-local function refund(limits, state, now, tokens, recorded)
+-- Returns the number of the count that the units of the last commit joined. It has no window that ends.
+local function origin(state)
+  return 0, state.count
+end
+
+local function refund(limits, state, now, tokens, recorded, _, count)
+  if recorded >= 0 and (count ~= state.count or not is_whole(limits, state)) then
+    return 0
+  end
   local at = evaluation_time(limits, state, now)
   if at < state.last then
     make_all_due(state, at)

@@ -6,14 +6,18 @@ mod lease;
 mod limits;
 mod per_limit;
 mod single;
+mod state;
 #[cfg(feature = "_redis")]
 mod wire;
 
-use debt::{Debt, Fall, Pending, Repayment};
+use debt::{Fall, Pending};
 pub use limits::{TokenBucketLimits, TokenLimit};
 pub(crate) use per_limit::PerLimit;
+pub use state::TokenBucketState;
+use state::{Debts, DebtsAfter, OneDebt};
 
-use super::{Call, Refund, Strategy};
+use super::origin::Origin;
+use super::{Call, Recorded, Refund, Strategy};
 use crate::clock::{Span, Timestamp};
 use crate::decision::{Decision, DecisionTime, TokenBucketDecision};
 use crate::units::MAX_EXACT;
@@ -21,153 +25,6 @@ use crate::units::MAX_EXACT;
 /// The bucket of tokens that refills continuously; see the [module](super).
 #[derive(Debug, Clone, Copy)]
 pub struct TokenBucket;
-
-/// The token bucket's state of a key: the debt to each limit, not the tokens that are left, so that spent
-/// units still count after a change of the capacity.
-#[derive(Debug, Clone, Default)]
-pub struct TokenBucketState(Debts);
-
-#[derive(Debug, Clone)]
-enum Debts {
-    One { last: u64, debt: Debt },
-    Many(Box<ManyDebts>),
-}
-
-#[derive(Debug, Clone)]
-struct ManyDebts {
-    last: u64,
-    debts: Vec<Debt>,
-    /// Units that count from a later time on, ordered by that time.
-    pending: Vec<Pending>,
-}
-
-impl Default for Debts {
-    fn default() -> Self {
-        Self::One { last: 0, debt: Debt::NONE }
-    }
-}
-
-impl TokenBucketState {
-    /// Returns the time of the stored debts, or 0 if there are none and the time does not matter.
-    #[inline]
-    fn last(&self) -> u64 {
-        match &self.0 {
-            Debts::One { debt, .. } if debt.is_none() => 0,
-            Debts::One { last, .. } => *last,
-            Debts::Many(many) if many.pending.is_empty() && many.debts.iter().all(Debt::is_none) => 0,
-            Debts::Many(many) => many.last,
-        }
-    }
-
-    /// Returns the stored debt to the limit at `position`. If the number of limits has changed, the positions
-    /// no longer match: then returns the largest debt, overdrawn if any is, which is stricter.
-    fn debt(&self, limits: &TokenBucketLimits, position: usize) -> Debt {
-        let debts = match &self.0 {
-            Debts::One { debt, .. } => std::slice::from_ref(debt),
-            Debts::Many(many) => &many.debts,
-        };
-        if debts.len() == limits.as_slice().len() {
-            return debts.get(position).copied().unwrap_or(Debt::NONE);
-        }
-        debts.iter().copied().reduce(Debt::larger).unwrap_or(Debt::NONE)
-    }
-
-    #[inline]
-    fn pending(&self) -> &[Pending] {
-        match &self.0 {
-            Debts::One { .. } => &[],
-            Debts::Many(many) => &many.pending,
-        }
-    }
-
-    /// Returns the time at which debts are evaluated: not before the stored time, unless the clock went back
-    /// by more than the longest refill. In that case, all history counts as happening now.
-    #[inline]
-    fn evaluation_time(&self, limits: &TokenBucketLimits, now: u64) -> u64 {
-        let last = self.last();
-        if last > now + limits.retention_us() { now } else { now.max(last) }
-    }
-
-    /// Returns the debt to the limit at `position` at time `at`, divided into due and pending units.
-    fn owed(&self, limits: &TokenBucketLimits, position: usize, at: u64) -> debt::OwedUnits {
-        let limit = &limits.as_slice()[position];
-        let debt = self.debt(limits, position);
-        let (owed, last, most) = (debt.owed_to(limit), self.last(), debt.most_owed_to(limit));
-        match self.pending() {
-            [] => {
-                let due = limit.drained(owed, at.saturating_sub(last));
-                debt::OwedUnits { due, pending: 0, most }
-            }
-            pending => debt::with_pending(limit, pending, Repayment { owed, last, at, most }),
-        }
-    }
-
-    /// Replaces the debts by `after`. Drops the pending units that have become due by then.
-    #[inline]
-    fn set(&mut self, limits: &TokenBucketLimits, after: DebtsAfter) {
-        let DebtsAfter { at, owed, overdrawn } = after;
-        let debt = |(position, limit): (usize, &TokenLimit)| {
-            let debt = Debt::new(limit, owed[position]);
-            if overdrawn & 1 << position == 0 { debt } else { debt.overdrawn() }
-        };
-        if let ([limit], []) = (limits.as_slice(), self.pending()) {
-            self.0 = Debts::One { last: at, debt: debt((0, limit)) };
-            return;
-        }
-        let debts = limits.as_slice().iter().enumerate().map(debt);
-        match &mut self.0 {
-            Debts::Many(many) => {
-                many.last = at;
-                many.debts.clear();
-                many.debts.extend(debts);
-                many.pending.retain(|pending| pending.stamp > at);
-            }
-            Debts::One { .. } => {
-                let many = ManyDebts { last: at, debts: debts.collect(), pending: Vec::new() };
-                self.0 = Debts::Many(Box::new(many));
-            }
-        }
-    }
-
-    /// Makes all units due at `at`, after the clock went back to it. Debts stay in the units in which they
-    /// were counted, because the limits may have changed.
-    fn make_all_due(&mut self, at: u64) {
-        match &mut self.0 {
-            Debts::One { last, .. } => *last = at,
-            Debts::Many(many) => {
-                let units =
-                    many.pending.drain(..).fold(0, |sum: u64, pending| sum.saturating_add(pending.units));
-                many.debts.iter_mut().for_each(|debt| debt.add(units));
-                many.last = at;
-            }
-        }
-    }
-
-    /// Adds units that count from `stamp` on.
-    fn postpone(&mut self, stamp: u64, units: u64) {
-        if let Debts::One { last, debt } = self.0 {
-            self.0 = Debts::Many(Box::new(ManyDebts { last, debts: vec![debt], pending: Vec::new() }));
-        }
-        if let Debts::Many(many) = &mut self.0 {
-            debt::insert(&mut many.pending, Pending { stamp, units });
-        }
-    }
-}
-
-/// The debts that a call or a refund leaves.
-struct DebtsAfter {
-    at: u64,
-    /// The due units to each limit.
-    owed: PerLimit,
-    /// The limits that are overdrawn, as a bit for each position. There are at most 16 limits.
-    overdrawn: u32,
-}
-
-impl DebtsAfter {
-    fn new(limits: &TokenBucketLimits, at: u64) -> Self {
-        Self { at, owed: PerLimit::zeros(limits.as_slice().len()), overdrawn: 0 }
-    }
-}
 
 /// The outcome of the token bucket.
 #[derive(Debug, Clone)]
@@ -222,7 +79,7 @@ impl Strategy for TokenBucket {
     ) -> Option<TokenBucketOutcome> {
         if let Some(mut single) = single::SingleLimit::of(limits, state) {
             let outcome = single.take_within(span, cost)?;
-            state.0 = Debts::One { last: single.last, debt: single.debt };
+            state.0 = Debts::One(OneDebt::new(single.last, single.debt, single.count));
             return Some(outcome);
         }
         let call = Call::new(span.earliest, cost);
@@ -266,6 +123,10 @@ impl Strategy for TokenBucket {
         limits.as_slice().iter().enumerate().map(countable).min().unwrap_or(call.cost)
     }
 
+    fn origin(state: &TokenBucketState) -> Origin {
+        Origin { window_end: 0, count: state.count().number() }
+    }
+
     fn available(limits: &TokenBucketLimits, state: &TokenBucketState, call: Call) -> u64 {
         let outcome = Self::decide(limits, state, call.with_cost(0));
         let left =
@@ -274,11 +135,16 @@ impl Strategy for TokenBucket {
     }
 
     fn refund(limits: &TokenBucketLimits, state: &mut TokenBucketState, refund: Refund) -> u64 {
+        let is_certain =
+            |recorded: Recorded| recorded.origin == Self::origin(state) && state.is_whole(limits);
+        if !refund.recorded.is_none_or(is_certain) {
+            return 0;
+        }
         let at = state.evaluation_time(limits, refund.now.as_micros());
         if at < state.last() {
             state.make_all_due(at);
         }
-        let recorded = refund.recorded.map(Timestamp::as_micros);
+        let recorded = refund.recorded.map(|recorded| recorded.at.as_micros());
         let from_pending = match (&mut state.0, recorded) {
             (Debts::Many(many), Some(stamp)) if stamp > at => {
                 debt::remove(&mut many.pending, stamp, refund.units)
@@ -310,7 +176,7 @@ impl Strategy for TokenBucket {
 
     fn fresh_from(state: &TokenBucketState) -> Timestamp {
         Timestamp::derived(match &state.0 {
-            Debts::One { last, debt } => debt.paid_at(*last),
+            Debts::One(one) => one.debt().paid_at(one.last()),
             Debts::Many(many) => debt::all_paid_at(many.last, &many.debts, &many.pending),
         })
     }

@@ -19,7 +19,6 @@ use trypema_testkit::model::{
 };
 use trypema_testkit::random::Random;
 use trypema_testkit::redis::Server;
-use trypema_testkit::redis_scripts::ArchivedVersion;
 use trypema_testkit::subject::RedisStrategy;
 
 use mirror::{Mirror, seen, shown};
@@ -33,9 +32,7 @@ type CoreOf<M> = <M as trypema_testkit::subject::LocalStrategy>::Strategy;
 /// The Redis implementation.
 struct Original<'a, M: RedisStrategy> {
     clock: &'a ManualClock,
-    /// One limiter per version. Each step uses a random one.
-    limits: &'a [RateLimiter],
-    random: Random,
+    limits: &'a RateLimiter,
     receipts: Vec<RedisReceipt>,
     /// Whether the last step reset an existing key.
     is_reset: bool,
@@ -43,9 +40,8 @@ struct Original<'a, M: RedisStrategy> {
 }
 
 impl<M: RedisStrategy<Strategy: Leasable>> Original<'_, M> {
-    fn limiter(&mut self) -> &RedisLimiter<CoreOf<M>> {
-        let any = self.random.below(self.limits.len() as u64) as usize;
-        M::redis_limiter(&self.limits[any])
+    fn limiter(&self) -> &RedisLimiter<CoreOf<M>> {
+        M::redis_limiter(self.limits)
     }
 
     /// Runs `step` on Redis. Returns the reply in comparable form.
@@ -109,18 +105,15 @@ fn live_instances() {
 }
 
 /// Plays the trace of `seed`. Returns the number of steps and of leased units.
-fn play<M>(limits: &[RateLimiter], clock: &ManualClock, seed: u64) -> (usize, u64)
+fn play<M>(limits: &RateLimiter, clock: &ManualClock, seed: u64) -> (usize, u64)
 where
     M: RedisStrategy<Strategy: Leasable>,
 {
     let name = format!("{}_{seed}", M::NAME);
     let strategy = std::marker::PhantomData;
-    let random = Random::seeded(seed);
-    let mut original =
-        Original::<M> { clock, limits, random, receipts: Vec::new(), is_reset: false, strategy };
+    let mut original = Original::<M> { clock, limits, receipts: Vec::new(), is_reset: false, strategy };
     let mut mirror = Mirror::<M>::default();
-    // The scripts of earlier versions have no postpaid takes and debits.
-    let mut steps = Steps::<M>::new(seed, limits.len() == 1);
+    let mut steps = Steps::<M>::new(seed);
     let mut played = Vec::new();
     while let Some(step) = steps.next_step() {
         let actual = original.play(&name, &step);
@@ -139,14 +132,8 @@ where
 
 fn equals_its_twin<M: RedisStrategy<Strategy: Leasable>>() {
     let server = Server::start().unwrap();
-    play_many::<M>(&[server.url()]);
-}
-
-/// Plays traces on limiters that reach one server through these URLs.
-fn play_many<M: RedisStrategy<Strategy: Leasable>>(urls: &[String]) {
     let clock = Arc::new(ManualClock::default());
-    let reaching = |url: &String| limiter(&connect(url), "trypema", &clock).build().unwrap();
-    let limits: Vec<RateLimiter> = urls.iter().map(reaching).collect();
+    let limits = limiter(&connect(&server.url()), "trypema", &clock).build().unwrap();
     let (mut steps, mut leased, mut seed) = (0, 0, 0);
     while steps < STEPS {
         let (played, units) = play::<M>(&limits, &clock, seed);
@@ -154,23 +141,6 @@ fn play_many<M: RedisStrategy<Strategy: Leasable>>(urls: &[String]) {
     }
     let enough = if CoreOf::<M>::IS_LEASED { STEPS as u64 / 10..=u64::MAX } else { 0..=0 };
     assert!(enough.contains(&leased), "{leased} units were leased in {seed} traces of {}", CoreOf::<M>::NAME);
-}
-
-/// Instances of two versions lease from one Redis, as during a rolling upgrade. The archived scripts do not know
-/// concurrency limits, which are not leased anyway.
-#[test]
-fn leases_of_two_versions() {
-    for archived in ArchivedVersion::all().unwrap() {
-        let server = Server::start().unwrap();
-        let proxy = archived.proxy(&server).unwrap();
-        let urls = [proxy.url(), server.url()];
-        play_many::<AbsoluteModel>(&urls);
-        play_many::<SuppressedModel>(&urls);
-        play_many::<TokenBucketModel>(&urls);
-        play_many::<SlidingWindowModel>(&urls);
-        play_many::<FixedWindowModel>(&urls);
-        assert!(proxy.rewritten() > STEPS as u64, "the archived scripts ran {} times", proxy.rewritten());
-    }
 }
 
 #[test]

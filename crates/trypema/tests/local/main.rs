@@ -19,6 +19,7 @@ mod observer;
 mod overflow;
 mod overflow_cost;
 mod properties;
+mod refunds;
 mod reset;
 #[path = "../full_table/mod.rs"]
 mod shared_full_table;

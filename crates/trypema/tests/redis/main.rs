@@ -17,6 +17,7 @@ mod exact;
 mod expiry;
 mod faults;
 mod full_table;
+mod newer_state;
 mod permissions;
 mod policy;
 mod sentinel;
@@ -35,6 +36,5 @@ mod strategies;
 #[cfg(feature = "redis-tokio")]
 #[path = "../traces/mod.rs"]
 mod traces;
-mod upgrade;
 mod wait;
 mod wide;

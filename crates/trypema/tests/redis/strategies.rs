@@ -56,12 +56,6 @@ pub(crate) trait Visit {
 
 /// Calls `visitor` with every strategy.
 pub(crate) fn each(rl: &RateLimiter, limits: &Limits, visitor: &mut impl Visit) {
-    each_archived(rl, limits, visitor);
-    visitor.visit::<Concurrency>(rl.redis().concurrency(), &limits.concurrency);
-}
-
-/// Calls `visitor` with every strategy that the archived scripts know: all but concurrency, which is newer.
-pub(crate) fn each_archived(rl: &RateLimiter, limits: &Limits, visitor: &mut impl Visit) {
     let redis = rl.redis();
     visitor.visit::<Absolute>(redis.absolute(), &limits.absolute);
     visitor.visit::<Suppressed>(redis.suppressed(), &limits.suppressed);
@@ -69,4 +63,5 @@ pub(crate) fn each_archived(rl: &RateLimiter, limits: &Limits, visitor: &mut imp
     visitor.visit::<SlidingWindow>(redis.sliding_window(), &limits.sliding_window);
     visitor.visit::<FixedWindow>(redis.fixed_window(), &limits.fixed_window);
     visitor.visit::<Abuse>(redis.abuse(), &limits.abuse);
+    visitor.visit::<Concurrency>(redis.concurrency(), &limits.concurrency);
 }

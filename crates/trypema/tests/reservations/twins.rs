@@ -27,6 +27,10 @@ rules:
   - {id: postpaid, scope: user, unit: tokens, postpaid: true, when: {only: [postpaid, all]}, strategy: {fixed_window: {limit: 30, window: 20s}}}
 ";
 
+/// Replacements of the window of a rule. The last one refills a bucket of another size at the first one's rate.
+const WINDOWS: [&str; 4] =
+    ["limit: 40, window: 20s", "limit: 40, window: 1h", "limit: 40, window: 7s", "limit: 20, window: 10s"];
+
 const IDS: [&str; 6] = ["absolute", "bucket", "fixed", "sliding", "slots", "postpaid"];
 
 const SEEDS: u64 = 400;
@@ -79,6 +83,10 @@ enum Step {
     TakeSlots {
         user: &'static str,
         units: u64,
+    },
+    /// Replaces the window of every rule.
+    Replace {
+        window: &'static str,
     },
 }
 
@@ -153,6 +161,10 @@ impl Side {
                     false => self.rl.local().concurrency().take(&name, &limit, *units),
                 };
                 told_decision(&decision)
+            }
+            Step::Replace { window } => {
+                self.engine.replace(rules(&RULES.replace(WINDOWS[0], window)));
+                String::new()
             }
         }
     }
@@ -242,6 +254,8 @@ fn draw(random: &mut Random, mix: Mix, made: usize) -> Step {
         18 if !matches!(mix, Mix::OneKey(only) if only != "slots") => {
             Step::TakeSlots { user, units: random.pick(&[1, 1, 3, 7]) }
         }
+        // A key is idle by the window of its last call: with others beside it, this process forgets it sooner.
+        19 if matches!(mix, Mix::OneKey(_)) => Step::Replace { window: random.pick(&WINDOWS) },
         _ => Step::Check { user, only, tokens: random.pick(&[0, 1, 9, 41]) },
     }
 }

@@ -158,7 +158,7 @@ impl<S: Leasable> Key<S> {
         let outcome = S::decide(limit, state, call);
         S::commit(limit, state, call, &outcome);
         let units = if S::is_admitted(&outcome) { cost } else { 0 };
-        LeaseGrant { units, recorded: now, outcome }
+        LeaseGrant { units, recorded: now, origin: S::origin(state), outcome }
     }
 
     fn taken_back(&mut self, back: &LeasedUnits) {

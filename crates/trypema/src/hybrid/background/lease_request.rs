@@ -13,7 +13,7 @@ use super::shared::{OutcomeAt, Shared};
 use crate::clock::Timestamp;
 use crate::hybrid::state::TimedGrant;
 use crate::redis::{InstanceLiveness, LeaseArgs, LimitedKey, RedisFailure, RedisKey};
-use crate::strategy::{Leasable, LeaseParams, LeasedUnits};
+use crate::strategy::{Leasable, LeaseGrant, LeaseParams, LeasedUnits};
 
 /// A lease request for one key.
 #[derive(Debug, Clone)]
@@ -79,8 +79,8 @@ impl<S: Leasable> Shared<S> {
             let found = shared.finish(request, grant.as_ref());
             let grant = grant?;
             let is_spent = found.as_ref().is_some_and(|found| S::is_admitted(&found.outcome));
-            let recorded = grant.lease.recorded;
-            let units = LeasedUnits { units: request.params.need, recorded, resets: grant.resets };
+            let LeaseGrant { recorded, origin, .. } = grant.lease;
+            let units = LeasedUnits { units: request.params.need, recorded, origin, resets: grant.resets };
             Ok(LeaseReply { found, spent: is_spent.then_some(units) })
         }
     }

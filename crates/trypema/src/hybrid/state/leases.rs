@@ -75,8 +75,7 @@ impl Leases {
 
     /// Returns spent units to their lease. If the lease has ended, they are to be returned to Redis.
     pub(super) fn restore(&mut self, units: LeasedUnits) {
-        let is_same =
-            |lease: &&mut Lease| (lease.left.recorded, lease.left.resets) == (units.recorded, units.resets);
+        let is_same = |lease: &&mut Lease| LeasedUnits { units: units.units, ..lease.left } == units;
         match self.live.iter_mut().find(is_same) {
             Some(lease) => {
                 lease.left.units += units.units;
@@ -151,7 +150,12 @@ mod tests {
     #[test]
     fn what_was_granted_before_a_reset_is_neither_spent_nor_given_back() {
         let lease = |units, resets| Lease {
-            left: LeasedUnits { units, recorded: Timestamp::from_micros(9), resets },
+            left: LeasedUnits {
+                units,
+                recorded: Timestamp::from_micros(9),
+                resets,
+                ..LeasedUnits::default()
+            },
             ends_at: 9,
         };
         let mut leases = Leases::default();

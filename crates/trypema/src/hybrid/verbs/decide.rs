@@ -9,7 +9,7 @@ use crate::decision::Decision;
 use crate::hybrid::background::{FinishInBackground, LeaseRequest, OutcomeAt, Shared};
 use crate::hybrid::state::{LeaseRequestResult, LocalDecision, RequestTiming, TakeArgs, TimedGrant};
 use crate::redis::RedisFailure;
-use crate::strategy::{Leasable, LeaseGrant, LeasedUnits};
+use crate::strategy::{Leasable, LeaseGrant, LeasedUnits, Origin};
 use crate::waiting::{Sleep, with_timeout};
 
 /// The maximum number of attempts to decide a call with a lease. After that, a plain take in Redis decides
@@ -213,7 +213,8 @@ impl<S: Leasable> Shared<S> {
             return;
         }
         let timing = RequestTiming { requested_at, replied_at: self.instance.clock.now() };
-        let lease = LeaseGrant { units: 0, recorded: found.now, outcome: found.outcome.clone() };
+        let (recorded, outcome) = (found.now, found.outcome.clone());
+        let lease = LeaseGrant { units: 0, recorded, origin: Origin::default(), outcome };
         let grant = TimedGrant { lease, now: found.now, resets: 0 };
         self.table.with_or_insert(take, timing.replied_at, |entry| {
             if entry.holding.limit() == take.limit {

@@ -78,7 +78,7 @@ impl<S: Strategy> LocalLimiter<S> {
         let key = self.map.hash_key(key);
         let shard = &mut *self.map.shard(key.hash);
         let now = self.clock.now();
-        let outcome = self.commit_exactly(shard, KeyCall { key: &key, limit, now }, spend.at(now));
+        let (outcome, _) = self.commit_exactly(shard, KeyCall { key: &key, limit, now }, spend.at(now));
         TimedOutcome { outcome, decided_at: DecisionTime::exactly(now) }
     }
 }

@@ -1,18 +1,17 @@
 //! The tables of reservations beside the counters, and the verbs that only reservations need.
 
 use super::LocalLimiter;
-use crate::clock::Timestamp;
 use crate::decision::DecisionTime;
 use crate::local::lock::LockGuard;
 use crate::local::map::{KeyCall, StateMap};
 use crate::local::receipt::DecisionWithReceipt;
 use crate::local::shard::Shard;
-use crate::strategy::{Concurrency, Refund, Spend, Strategy};
+use crate::strategy::{Concurrency, Recorded, Refund, Spend, Strategy};
 
 /// The units that a counter recorded.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::local) struct RecordedUnits {
-    pub(in crate::local) at: Timestamp,
+    pub(in crate::local) recorded: Recorded,
     pub(in crate::local) units: u64,
 }
 
@@ -45,27 +44,26 @@ impl<S: Strategy> LocalLimiter<S> {
         let shard = &mut *self.map.shard(key.hash);
         let now = self.clock.now();
         let call = spend.at(now);
-        let outcome = self.commit_exactly(shard, KeyCall { key, limit, now }, call);
+        let (outcome, origin) = self.commit_exactly(shard, KeyCall { key, limit, now }, call);
         let is_recorded = S::is_admitted(&outcome) && call.cost > 0;
         let receipt = is_recorded.then(|| RecordedUnits {
-            at: S::recorded_at(limit, &outcome, call),
+            recorded: Recorded { at: S::recorded_at(limit, &outcome, call), origin },
             units: S::recorded_units(limit, &outcome, call),
         });
         DecisionWithReceipt { decision: S::decision(limit, outcome, DecisionTime::exactly(now)), receipt }
     }
 
-    /// Refunds units that were recorded at `recorded`, as far as they still count. Returns their number.
+    /// Refunds units that were recorded there, as far as they still count. Returns their number.
     pub(in crate::local) fn refund_recorded(
         &self,
         key: &str,
         limit: &S::Limit,
-        units: u64,
-        recorded: Timestamp,
+        RecordedUnits { recorded, units }: RecordedUnits,
     ) -> u64 {
         let key = self.map.hash_key(key);
         let shard = &mut *self.map.shard(key.hash);
         let now = self.clock.now();
-        if recorded.as_micros() + S::retention_us(limit) <= now.as_micros() {
+        if recorded.at.as_micros() + S::retention_us(limit) <= now.as_micros() {
             return 0;
         }
         self.refund_in(shard, &key, limit, Refund { now, units, recorded: Some(recorded) })

@@ -12,7 +12,7 @@ use crate::local::map::{HashedKey, NewState, StateMap};
 use crate::local::shard::Shard;
 use crate::reservation::{ReserveRequest, ReservedCheck};
 use crate::strategy::reservations::{Attempt, Entry, EntryState, ReservationTable};
-use crate::strategy::{Concurrency, ConcurrencyLimit, Limit, Strategy};
+use crate::strategy::{Concurrency, ConcurrencyLimit, Limit, Origin, Recorded, Strategy};
 
 /// The location of the table of a check.
 pub(super) struct TableLocation<'p> {
@@ -27,8 +27,8 @@ pub(super) struct TableCheck<'p> {
     pub(super) location: TableLocation<'p>,
     pub(super) state: TableDecision,
     pub(super) decision: Decision,
-    /// The time at which the counter recorded the units.
-    pub(super) recorded: Timestamp,
+    /// Where the counter recorded the units.
+    pub(super) recorded: Recorded,
     /// The units that it recorded.
     pub(super) units: u64,
 }
@@ -92,7 +92,8 @@ impl<'p> TableLocation<'p> {
 
 impl<'p> TableCheck<'p> {
     pub(super) fn new(check: &'p Check<'p>, location: TableLocation<'p>) -> Self {
-        let (state, decision, recorded) = (TableDecision::Open, Decision::refused(), Timestamp::default());
+        let recorded = Recorded { at: Timestamp::default(), origin: Origin::default() };
+        let (state, decision) = (TableDecision::Open, Decision::refused());
         Self { check, location, state, decision, recorded, units: 0 }
     }
 

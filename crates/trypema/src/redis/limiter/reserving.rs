@@ -7,7 +7,7 @@ use crate::clock::Timestamp;
 use crate::error::TrypemaError;
 use crate::local::DecisionWithReceipt;
 use crate::redis::key::{RedisKey, receipt_name};
-use crate::redis::protocol::{CheckRequest, Verb};
+use crate::redis::protocol::{CheckRequest, Verb, put_origin};
 use crate::redis::receipt::{self, RedisReceipt};
 use crate::redis::verb_call::{LimitedKey, VerbArgs, VerbCall};
 use crate::strategy::Wire;
@@ -69,6 +69,7 @@ impl<S: Wire> RedisLimiter<S> {
             key: key.clone(),
             strategy: S::NUMBER,
             recorded: S::recorded_at(limit, &outcome.outcome, outcome.call),
+            origin: outcome.reply.origin,
             units: S::recorded_units(limit, &outcome.outcome, outcome.call),
             resets: u32::try_from(outcome.reply.number).unwrap_or(u32::MAX),
         });
@@ -113,6 +114,7 @@ impl<S: Wire> RedisLimiter<S> {
         let args = VerbArgs { extra, ..VerbArgs::new(Verb::Refund, receipt.units) };
         let mut request = self.check_request(key, Some(limit), args);
         request.resets = receipt.resets;
+        put_origin(&mut request.limit, receipt.origin);
         request.helpers.push(receipt_name(&self.store.name(key, S::SUFFIX), receipt.id));
         Some(request)
     }

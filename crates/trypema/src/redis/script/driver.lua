@@ -114,8 +114,16 @@ local function refund(check, state)
   if not state.is_known then
     return 0
   end
-  state.is_changed = true
-  return s.refund(check.limit, state, now, check.cost, check.extra)
+  return s.refund(check.limit, state, now, check.cost, check.extra, check.window_end, check.count)
+end
+
+-- Returns the count that the units of the last commit joined, see strategy/origin.rs.
+local function origin_of(check, state)
+  local origin = check.strategy.origin
+  if not origin then
+    return 0, 0
+  end
+  return origin(state)
 end
 
 -- Decides one call and, unless `spend` is false, records it; returns its stretch.
@@ -132,8 +140,7 @@ end
 local function leased(check, state)
   local s, limit, lease = check.strategy, check.limit, check.lease
   if lease.unspent > 0 then
-    state.is_changed = true
-    s.refund(limit, state, now, lease.unspent, lease.recorded)
+    s.refund(limit, state, now, lease.unspent, lease.recorded, lease.window_end, lease.count)
   end
   local units = share_of(lease, s.available(limit, state, now, 2 ^ 53))
   if units == 0 then
@@ -176,7 +183,7 @@ verbs[UP_TO] = function(check, state, reply)
 end
 verbs[RESERVE] = function(check, state, reply)
   local stretch, outcome = decided(check, state, check.cost, now + check.extra, true)
-  reply[#reply + 1] = stretch
+  reply[#reply + 1] = struct.pack('<dI4', origin_of(check, state)) .. stretch
   return outcome.admitted and keep_resets(check) or 0
 end
 verbs[LEASE] = function(check, state, reply)
@@ -192,7 +199,9 @@ verbs[LEASE] = function(check, state, reply)
   else
     units, outcome = leased(check, state)
   end
-  reply[#reply + 1] = struct.pack('<I4I4I4', lease.instances, units > 0 and keep_resets(check) or check.resets, 1)
+  local window_end, count = origin_of(check, state)
+  local resets = units > 0 and keep_resets(check) or check.resets
+  reply[#reply + 1] = struct.pack('<I4I4dI4I4', lease.instances, resets, window_end, count, 1)
     .. s.encode_outcome(check.limit, outcome)
   return units
 end
@@ -216,7 +225,6 @@ verbs[REFUND_UNITS] = function(check, state)
   if not state.is_known then
     return 0
   end
-  state.is_changed = true
   return check.strategy.refund(check.limit, state, now, check.cost, -1)
 end
 verbs[RESET] = function(check)

@@ -20,7 +20,7 @@ end
 
 -- Reads the terms of a lease at `at` of `argument` into `lease`; returns what comes after them.
 function read_terms(lease, argument, at)
-  lease.want, lease.unspent, lease.recorded, lease.reported, lease.live_for, lease.resets, lease.id, at =
-    unpack('<dddddI4c8', argument, at)
+  lease.want, lease.unspent, lease.recorded, lease.reported, lease.live_for, lease.resets, lease.id, lease.window_end,
+    lease.count, at = unpack('<dddddI4c8dI4', argument, at)
   return at
 end

@@ -7,9 +7,11 @@
 --          for `hold`, `settle`, `renew` and `holders` <c16 id> <c8 digest of the request> <c8 attempt> <B how it ends> <I2 bytes of the
 --          limit>, then the limit, unless the verb has none,
 --          and for `heartbeat`, which has no strategy, <c8 instance> (extra is for how long it is live),
---          and for `lease` <d want> <d units back> <d recorded at> <d seen> <d live for> <I4 resets> <c8 instance>
+--          for `refund` <d end of the window that counted them, or 0> <I4 count that they joined>,
+--          and for `lease` <d want> <d units back> <d recorded at> <d seen> <d live for> <I4 resets> <c8 instance>, and the same
 -- returns  <d now>, then for each check <B 1> <d number> and, for verbs that decide, stretches as `take` adds them,
---          for `lease` after <I4 instances> <I4 resets>; `hold`, `settle`, `renew` and `holders` answer <I4 1> and then
+--          for `lease` after <I4 instances> <I4 resets>, and for it and `reserve` after the count that the units joined,
+--          as for `refund`; `hold`, `settle`, `renew` and `holders` answer <I4 1> and then
 --          <d expires at> and the outcome; <d reserved> <d counted> <d refunded> <d would have expired at>;
 --          <d would have expired at> <d expires at>; and as many entries of reservations.lua as the number says;
 --          or <B 0> <I2 length> and why its request failed: then nothing of that request was spent
@@ -140,6 +142,7 @@ local function hold_quickly(number, index, cost, ttl, from)
     return
   end
   local outcome, recorded, is_admitted
+  local window_end, count = 0, 0
   if number == CONCURRENCY then
     if cost == 0 then
       return
@@ -148,7 +151,7 @@ local function hold_quickly(number, index, cost, ttl, from)
     outcome = pack('<BBdd', is_admitted and 1 or 0, 1, held, latest)
   else
     local _
-    outcome, _, _, recorded = quicks[number](key, argument, limit_at, now, cost)
+    outcome, _, _, recorded, window_end, count = quicks[number](key, argument, limit_at, now, cost)
     if not outcome then
       return
     end
@@ -157,7 +160,8 @@ local function hold_quickly(number, index, cost, ttl, from)
   local expires_at = now + ttl
   if is_admitted then
     is_in_doubt, is_written = cost > 0 and number ~= CONCURRENCY, true
-    local entry = argument:sub(from, from + NAME - 1) .. pack('<dddI4dB', cost, recorded or now, 0, 0, expires_at, 0)
+    local entry = argument:sub(from, from + NAME - 1)
+      .. pack('<dddI4dB', cost, recorded or now, window_end or 0, count or 0, expires_at, 0)
     if #text <= HEAD then
       write_table(table_key, entry, cost, expires_at, expires_at)
     else
@@ -200,7 +204,7 @@ local function settle_quickly(number, index, cost, from)
     refunded = units
   elseif counted < units then
     local quick_refund = quick_refund_of(number)
-    refunded = quick_refund and quick_refund(key, argument, limit_at, now, units - counted, recorded)
+    refunded = quick_refund and quick_refund(key, argument, limit_at, now, units - counted, recorded, window_end, count)
     if not refunded then
       return
     end
@@ -243,13 +247,14 @@ local function answer_quickly()
     asked = lease
     lease.index, lease.need, lease.length = index, cost, extra
   end
-  local is_read, outcome, after, units = pcall(quicks[number], key, argument, limit_at, now, cost, asked)
+  local is_read, outcome, after, units, _, window_end, number_of_count =
+    pcall(quicks[number], key, argument, limit_at, now, cost, asked)
   if not is_read or not outcome then
     return false
   end
   at, is_written = after, true
   if asked then
-    reply[#reply + 1] = pack('<BdI4I4I4', 1, units, lease.instances, 0, 1) .. outcome
+    reply[#reply + 1] = pack('<BdI4I4dI4I4', 1, units, lease.instances, 0, window_end or 0, number_of_count or 0, 1) .. outcome
   else
     reply[#reply + 1] = pack('<BdI4', 1, 0, 1) .. outcome
   end

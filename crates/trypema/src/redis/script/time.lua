@@ -3,6 +3,9 @@
 -- Looked up once: each use costs less.
 local call, pack, unpack, ceil = redis.call, struct.pack, struct.unpack, math.ceil
 
+-- The numbers of counts are below this, see strategy/origin.rs: a count that begins at `now` has the number `now % COUNTS`.
+local COUNTS = 4194304
+
 -- Given times are the callers' own, and their clocks may differ by this much: keys live that much longer.
 local CLOCKS_DIFFER_MS = 60000
 local extra_ms = 0

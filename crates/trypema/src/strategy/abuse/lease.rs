@@ -2,7 +2,7 @@
 //! instances only remember blocks.
 
 use super::{Abuse, AbuseLimit, AbuseOutcome, AbuseState, BlockedAttempts};
-use crate::strategy::{Call, Leasable, LeaseCall, LeaseGrant, LocalCall, Strategy};
+use crate::strategy::{Call, Leasable, LeaseCall, LeaseGrant, LocalCall, Origin, Strategy};
 
 impl Leasable for Abuse {
     const IS_LEASED: bool = false;
@@ -21,7 +21,7 @@ impl Leasable for Abuse {
             outcome = Self::decide(limit, state, call);
             Self::commit(limit, state, call, &outcome);
         }
-        LeaseGrant { units: 0, recorded: now, outcome }
+        LeaseGrant { units: 0, recorded: now, origin: Origin::default(), outcome }
     }
 
     fn leased_outcome(_: &AbuseLimit, last_outcome: &AbuseOutcome, _: LocalCall<'_>) -> AbuseOutcome {

@@ -2,7 +2,7 @@
 //! the shared count, and a denial is not remembered, because any holder may release its units at any time.
 
 use super::{Concurrency, ConcurrencyLimit, ConcurrencyOutcome};
-use crate::strategy::{Call, Leasable, LeaseCall, LeaseGrant, LocalCall, Strategy};
+use crate::strategy::{Call, Leasable, LeaseCall, LeaseGrant, LocalCall, Origin, Strategy};
 
 impl Leasable for Concurrency {
     const IS_LEASED: bool = false;
@@ -19,7 +19,7 @@ impl Leasable for Concurrency {
         call: LeaseCall<'_>,
     ) -> LeaseGrant<ConcurrencyOutcome> {
         let outcome = Self::decide(limit, state, Call::new(call.now, call.params.need.max(1)));
-        LeaseGrant { units: 0, recorded: call.now, outcome }
+        LeaseGrant { units: 0, recorded: call.now, origin: Origin::default(), outcome }
     }
 
     fn leased_outcome(

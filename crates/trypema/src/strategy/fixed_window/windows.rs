@@ -48,19 +48,6 @@ impl Windows {
         }
     }
 
-    /// Returns the end of the window that contains `moment`. Returns `None` for a moment after the next
-    /// window of a calendar: scripts do not know its boundaries.
-    #[cfg_attr(not(feature = "calendar"), allow(unused_variables, reason = "only calendars need the time"))]
-    pub(super) fn end_at(&self, moment: u64, now: u64) -> Option<u64> {
-        match self {
-            Self::Aligned(_) => Some(self.at(moment).ends_at),
-            #[cfg(feature = "calendar")]
-            Self::Calendar(window) => {
-                (moment < window.next_bounds(now).ends_at).then(|| window.bounds_at(moment).ends_at)
-            }
-        }
-    }
-
     /// Returns the start of the window that ends at `ends_at`. If no window of a calendar does, returns 0.
     pub(super) fn start_before(&self, ends_at: u64) -> u64 {
         match self {

@@ -1,5 +1,6 @@
 -- fixed_window.lua in the usual case: the clock and the window are as they were. Returns the outcome, what comes after
--- the limit in `argument`, and the units of a lease; nothing, and nothing is written, where fixed_window.lua has to look.
+-- the limit in `argument`, the units of a lease, and where they are recorded; nothing, and nothing is written, where
+-- fixed_window.lua has to look.
 local function quick(key, argument, at, now, cost, lease)
   local limit, window, after = unpack('<dd', argument, at)
   local starts_at, ends_at
@@ -25,19 +26,20 @@ local function quick(key, argument, at, now, cost, lease)
       return
     end
   end
-  local text, used = call('GET', key), 0
+  local text, used, count = call('GET', key), 0, 0
   if text then
-    if #text < 17 then
+    if #text < 20 then
       return
     end
-    local tag, stored_end, counted = unpack('<Bdd', text)
+    local tag, stored_end, counted
+    tag, stored_end, counted, count = unpack('<BddI3', text)
     if tag ~= 70 or stored_end > ends_at then
       return
     end
     if stored_end > starts_at then
       used = counted
     end
-    if lease and stored_end == ends_at and lease.recorded >= starts_at and lease.recorded < ends_at then
+    if lease and now < stored_end and lease.window_end == stored_end and lease.count == count then
       used = used - math.min(lease.unspent, used)
     end
   end
@@ -51,7 +53,10 @@ local function quick(key, argument, at, now, cost, lease)
     return pack('<Bdd', 0, used, ends_at), after
   end
   if cost > 0 then
-    call('SET', key, pack('<Bdd', 70, ends_at, used + cost), 'PX', time_to_live(ends_at, now))
+    if used == 0 then
+      count = now % COUNTS
+    end
+    call('SET', key, pack('<BddI3', 70, ends_at, used + cost, count), 'PX', time_to_live(ends_at, now))
   end
-  return pack('<Bdd', 1, used, ends_at), after, cost
+  return pack('<Bdd', 1, used, ends_at), after, cost, now, ends_at, count
 end

@@ -1,6 +1,6 @@
 -- sliding_window.lua in the usual case: the clock and the window are as they were, and steps can be counted at once.
--- Returns the outcome, what comes after the limit in `argument`, and the units of a lease; nothing, and nothing is
--- written, where sliding_window.lua has to look.
+-- Returns the outcome, what comes after the limit in `argument`, the units of a lease, and where they are recorded; nothing,
+-- and nothing is written, where sliding_window.lua has to look.
 local function quick(key, argument, at, now, cost, lease)
   local limit, window, after = unpack('<dd', argument, at)
   if lease then
@@ -11,12 +11,13 @@ local function quick(key, argument, at, now, cost, lease)
   end
   local text = call('GET', key)
   local starts_at = now - now % window
-  local ends_at, previous, current = starts_at + window, 0, 0
+  local ends_at, previous, current, count, stored_window = starts_at + window, 0, 0, 0, 0
   if text then
-    if #text < 23 then
+    if #text < 26 then
       return
     end
-    local tag, stored_end, stored_previous, stored_current = unpack('<BdI4I4', text)
+    local tag, stored_end, stored_previous, stored_current
+    tag, stored_end, stored_previous, stored_current, stored_window, count = unpack('<BdI4I4I6I3', text)
     if tag ~= 87 or stored_end > ends_at or window > 2 ^ 33 then
       return
     end
@@ -25,14 +26,10 @@ local function quick(key, argument, at, now, cost, lease)
     elseif stored_end + window > starts_at then
       previous = stored_current
     end
-    if lease and lease.unspent > 0 then
-      -- Under a limit of another window it would be taken from others.
-      if stored_end % window > 0 then
-        return
-      end
-      if lease.recorded >= starts_at and lease.recorded < ends_at then
+    if lease and lease.unspent > 0 and lease.count == count then
+      if stored_end > starts_at and lease.window_end == stored_end then
         current = current - math.min(lease.unspent, current)
-      elseif lease.recorded < starts_at and lease.recorded + window >= starts_at then
+      elseif lease.window_end == (stored_end > starts_at and stored_end - stored_window or stored_end) then
         previous = previous - math.min(lease.unspent, previous)
       end
     end
@@ -51,8 +48,13 @@ local function quick(key, argument, at, now, cost, lease)
     return pack('<Bddd', 0, ends_at, previous, current), after
   end
   if cost > 0 then
-    local written = pack('<BdI4I4I6', 87, ends_at, previous, current + cost, window)
+    if previous + current == 0 then
+      count = now % COUNTS
+    elseif stored_window ~= window then
+      count = (count + 1) % COUNTS
+    end
+    local written = pack('<BdI4I4I6I3', 87, ends_at, previous, current + cost, window, count)
     call('SET', key, written, 'PX', time_to_live(ends_at + window, now))
   end
-  return pack('<Bddd', 1, ends_at, previous, current), after, cost
+  return pack('<Bddd', 1, ends_at, previous, current), after, cost, now, ends_at, count
 end

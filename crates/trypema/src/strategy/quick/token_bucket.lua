@@ -1,6 +1,6 @@
 -- token_bucket.lua in the usual case: the limits and the clock are as they were, and nothing is pending. Returns the
--- outcome and what comes after the limits in `argument`; nothing, and nothing is written, where token_bucket.lua has to
--- look.
+-- outcome, what comes after the limits in `argument`, the cost, and where it is recorded; nothing, and nothing is written,
+-- where token_bucket.lua has to look.
 local function quick(key, argument, at, now, cost, lease)
   -- A lease is left to token_bucket.lua.
   if lease then
@@ -9,13 +9,13 @@ local function quick(key, argument, at, now, cost, lease)
   local count
   count, at = unpack('<B', argument, at)
   local text = call('GET', key)
-  local last, place = 0, 0
+  local last, number, place, is_owing = 0, 0, 0, false
   if text then
-    if #text < 10 + 14 * count then
+    if #text < 13 + 15 * count then
       return
     end
     local tag, counts
-    tag, counts, last, place = unpack('<BBd', text)
+    tag, counts, last, number, place = unpack('<BBdI3', text)
     if tag ~= 84 or counts ~= count % 16 or last > now then
       return
     end
@@ -24,18 +24,19 @@ local function quick(key, argument, at, now, cost, lease)
   for i = 1, count do
     local capacity, refill, unit, drain, next_at = unpack('<dddd', argument, at)
     at = next_at
-    local owed = 0
+    local owed, digest = 0, drain % 65521
     if text then
-      local stored_unit
-      owed, stored_unit, place = unpack('<I7I7', text, place)
+      local stored_unit, stored_digest
+      owed, stored_unit, stored_digest, place = unpack('<I7I6I2', text, place)
       -- A debt that is marked as overdrawn is larger than any other.
-      if stored_unit ~= unit or owed >= 2 ^ 55 then
+      if stored_unit ~= unit or stored_digest ~= digest or owed > capacity * unit then
         return
       end
+      is_owing = is_owing or owed > 0
       if now - last >= refill then
         owed = 0
       else
-        owed = math.max(0, math.min(owed, capacity * unit) - (now - last) * drain)
+        owed = math.max(0, owed - (now - last) * drain)
       end
     end
     if cost > capacity or cost * unit > capacity * unit - owed then
@@ -43,15 +44,18 @@ local function quick(key, argument, at, now, cost, lease)
     end
     local after = owed + cost * unit
     paid_after = math.max(paid_after, ceil(after / drain))
-    written = written .. pack('<I7I7', after, unit)
+    written = written .. pack('<I7I6I2', after, unit, digest)
     owed_before = owed_before .. pack('<d', owed)
   end
   if failed < 255 and cost > 0 then
     return pack('<BBddd', 0, failed, now, -1, -1) .. owed_before, at
   end
   if cost > 0 then
-    written = pack('<BBd', 84, count % 16, now) .. written
+    if not is_owing then
+      number = now % COUNTS
+    end
+    written = pack('<BBdI3', 84, count % 16, now, number) .. written
     call('SET', key, written, 'PX', time_to_live(now + paid_after, now))
   end
-  return pack('<BBddd', 1, 0, now, -1, -1) .. owed_before, at
+  return pack('<BBddd', 1, 0, now, -1, -1) .. owed_before, at, cost, now, 0, number
 end

@@ -14,7 +14,7 @@
 
 use super::{Entry, EntryState, ReservationId, ReservationTable};
 use crate::clock::Timestamp;
-use crate::strategy::origin::Origin;
+use crate::strategy::Origin;
 
 /// The most confirmations of a reservation: more repetitions than any caller makes. A reservation that was found more
 /// often is no longer undone, which is stricter.

@@ -197,7 +197,6 @@ fn horizons_round_up_by_little() {
     for micros in [1, 15, 31, 32, 33, 1_000, 65_535, 60_000_000, 31_622_400_000_000] {
         let rounded = Horizon::at_least(micros).micros();
         assert!(rounded >= micros && rounded <= micros + micros / 16, "{micros} became {rounded}");
-        assert!(u32::from(Horizon::at_least(micros).bits()) < 1 << 11);
     }
 }
 

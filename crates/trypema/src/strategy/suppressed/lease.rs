@@ -44,7 +44,12 @@ impl Leasable for Suppressed {
         }
         let stamp = params.end(now, units);
         record(limit, state, call.with_cost(units).with_stamp(stamp), &mut outcome);
-        LeaseGrant { units, recorded: Timestamp::derived(outcome.recorded), outcome }
+        LeaseGrant {
+            units,
+            recorded: Timestamp::derived(outcome.recorded),
+            origin: Self::origin(state),
+            outcome,
+        }
     }
 
     fn spend(
@@ -99,7 +104,7 @@ fn apply_returns(limit: &SuppressedLimit, state: &mut SuppressedState, now: Time
     }
     state.repair_observed(window);
     if params.unspent.is_counted(now, limit.window.window_us) {
-        let refund = Refund { now, units: params.unspent.units, recorded: Some(params.unspent.recorded) };
+        let refund = Refund { now, units: params.unspent.units, recorded: Some(params.unspent.recorded()) };
         refund_series(&mut state.accepted, window, limit.window.group_us, refund);
     }
     if let Some(observed) = &mut state.observed

@@ -14,8 +14,8 @@ const MAX_PENDING: usize = 8;
 /// [`MAX_EXACT`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Debt {
-    owed: u64,
-    rate: Rate,
+    pub(super) owed: u64,
+    pub(super) rate: Rate,
 }
 
 impl Debt {
@@ -45,6 +45,13 @@ impl Debt {
         let tokens = |debt: &Self, by: &Self| u128::from(debt.owed) * u128::from(by.rate.unit());
         let larger = if tokens(&other, &self) > tokens(&self, &other) { other } else { self };
         if self.is_overdrawn() || other.is_overdrawn() { larger.overdrawn() } else { larger }
+    }
+
+    /// Whether refilling pays off this debt as it does a debt to `limit`, which forgives nothing of it and of
+    /// `pending` units.
+    #[inline(always)]
+    pub(super) fn is_whole(&self, limit: &TokenLimit, pending: u64) -> bool {
+        self.rate.not_overdrawn() == limit.rate && self.owed + pending <= self.most_owed_to(limit)
     }
 
     /// Adds `tokens` to the debt.

@@ -32,7 +32,7 @@ pub struct TokenLimit {
 }
 
 impl TokenLimit {
-    /// The largest number of limits in one bucket. Every call evaluates all of them. A limit takes 14 bytes
+    /// The largest number of limits in one bucket. Every call evaluates all of them. A limit takes 15 bytes
     /// in Redis and 16 bytes in process. Up to four limits are decided without an allocation.
     pub const MAX_PER_BUCKET: usize = 16;
 
@@ -194,6 +194,12 @@ impl Rate {
     /// Returns the rate of a debt that overdraws the limit. It differs from that of any limit.
     pub(super) fn overdrawn(self) -> Self {
         Self(self.0 | Self::OVERDRAWN)
+    }
+
+    /// Returns the rate of the limit that a debt is to.
+    #[inline(always)]
+    pub(super) fn not_overdrawn(self) -> Self {
+        Self(NonZeroU64::new(self.0.get() & !Self::OVERDRAWN).unwrap_or(self.0))
     }
 
     pub(super) fn is_overdrawn(self) -> bool {

@@ -1,26 +1,30 @@
 //! The fast path for one limit without pending units.
 
 use super::debt::Debt;
-use super::{Debts, PerLimit, TokenBucketLimits, TokenBucketOutcome, TokenBucketState, TokenLimit};
+use super::state::Debts;
+use super::{PerLimit, TokenBucketLimits, TokenBucketOutcome, TokenBucketState, TokenLimit};
 use crate::clock::Span;
 use crate::strategy::Call;
+use crate::strategy::origin::CountId;
 
 /// A bucket of one limit.
 pub(super) struct SingleLimit<'a> {
     limit: &'a TokenLimit,
     pub(super) last: u64,
     pub(super) debt: Debt,
+    pub(super) count: CountId,
 }
 
 impl<'a> SingleLimit<'a> {
     #[inline(always)]
     pub(super) fn of(limits: &'a TokenBucketLimits, state: &TokenBucketState) -> Option<Self> {
         match (limits.as_slice(), &state.0) {
-            // The time of a debt of zero does not matter.
-            ([limit], Debts::One { debt, .. }) if debt.is_none() => {
-                Some(Self { limit, last: 0, debt: *debt })
+            ([limit], Debts::One(one)) => {
+                let debt = one.debt();
+                // The time of a debt of zero does not matter.
+                let last = if debt.is_none() { 0 } else { one.last() };
+                Some(Self { limit, last, debt, count: one.count() })
             }
-            ([limit], Debts::One { last, debt }) => Some(Self { limit, last: *last, debt: *debt }),
             _ => None,
         }
     }
@@ -53,6 +57,11 @@ impl<'a> SingleLimit<'a> {
             }
         }
         if outcome.is_admitted && cost > 0 {
+            if self.debt.is_none() {
+                self.count = CountId::begun_at(at);
+            } else if !self.debt.is_whole(self.limit, 0) {
+                self.count = self.count.next();
+            }
             self.last = at;
             self.debt = Debt::new(self.limit, due + self.limit.units(cost));
         }

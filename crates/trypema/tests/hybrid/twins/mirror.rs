@@ -54,8 +54,8 @@ pub(crate) fn shown<M: RedisStrategy<Strategy: Leasable>>(
     now: Timestamp,
 ) -> String {
     let decision = CoreOf::<M>::decision(limit, leased.outcome.clone(), DecisionTime::exactly(now));
-    // An empty lease has no time.
-    let recorded = (leased.units > 0).then_some(leased.recorded.as_micros());
+    // An empty lease has no time, and joins no count.
+    let recorded = (leased.units > 0).then_some((leased.recorded.as_micros(), leased.origin));
     let allows_local_draws = CoreOf::<M>::allows_local_draws(&leased.outcome);
     format!("{} units at {recorded:?}, drawing {allows_local_draws}: {}", leased.units, seen::<M>(&decision))
 }
@@ -102,6 +102,7 @@ impl<M: RedisStrategy<Strategy: Leasable>> Mirror<M> {
             self.granted.push(LeasedUnits {
                 units: leased.units,
                 recorded: leased.recorded,
+                origin: leased.origin,
                 resets: self.resets,
             });
         }
@@ -136,7 +137,9 @@ impl<M: RedisStrategy<Strategy: Leasable>> Mirror<M> {
         let is_taken = CoreOf::<M>::is_admitted(&outcome) && call.cost > 0;
         if is_taken {
             let recorded = CoreOf::<M>::recorded_at(limit, &outcome, call);
-            self.receipts.push((LeasedUnits { units: call.cost, recorded, resets: self.resets }, false));
+            let origin = self.state.as_ref().map(CoreOf::<M>::origin).unwrap_or_default();
+            let taken = LeasedUnits { units: call.cost, recorded, origin, resets: self.resets };
+            self.receipts.push((taken, false));
         }
         let decision = CoreOf::<M>::decision(limit, outcome, DecisionTime::exactly(call.now));
         format!("{} {is_taken:?}", seen::<M>(&decision))
@@ -149,7 +152,7 @@ impl<M: RedisStrategy<Strategy: Leasable>> Mirror<M> {
             return "0".to_owned();
         }
         *is_given_back = true;
-        let refund = Refund { now, units: back.units, recorded: Some(back.recorded) };
+        let refund = Refund { now, units: back.units, recorded: Some(back.recorded()) };
         self.give_back(limit, refund)
     }
 

@@ -54,8 +54,6 @@ impl<M: RedisStrategy> fmt::Display for Step<M> {
 /// A generator of one trace.
 pub(crate) struct Steps<M: RedisStrategy> {
     random: Random,
-    /// Whether some calls are postpaid takes and debits.
-    is_overdrawing: bool,
     left: u64,
     now_us: u64,
     limit: M::Limit,
@@ -69,7 +67,7 @@ pub(crate) struct Steps<M: RedisStrategy> {
 }
 
 impl<M: RedisStrategy<Strategy: Leasable>> Steps<M> {
-    pub(crate) fn new(seed: u64, is_overdrawing: bool) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         let mut random = Random::seeded(seed);
         let (limit, other_limit) = (M::random_limit(&mut random), M::random_limit(&mut random));
         let longest_us = M::spans_us(&limit).into_iter().max().unwrap();
@@ -77,7 +75,6 @@ impl<M: RedisStrategy<Strategy: Leasable>> Steps<M> {
             left: random.between(SHORTEST, LONGEST),
             now_us: START_US + random.below(longest_us),
             random,
-            is_overdrawing,
             limit,
             other_limit,
             granted: Vec::new(),
@@ -112,7 +109,7 @@ impl<M: RedisStrategy<Strategy: Leasable>> Steps<M> {
     }
 
     fn verb(&mut self) -> Verb {
-        if self.is_overdrawing && self.random.once_in(8) {
+        if self.random.once_in(8) {
             let units = self.units();
             return if self.random.once_in(3) { Verb::Debit(units) } else { Verb::Postpaid(units) };
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use trypema::strategy::{Abuse, FixedWindow};
+use trypema::strategy::{Abuse, FixedWindow, Strategy, TokenBucket};
 use trypema::{RateLimiter, TrypemaError};
 use trypema_testkit::blocking::{key, wait_for};
 use trypema_testkit::subject::HybridStrategy;
@@ -184,14 +184,18 @@ fn another_limit_is_decided_by_itself_and_keeps_what_was_spent() {
         let scene = Scene::start();
         let (rl, limit) = (scene.instance(), S::limit(CAPACITY, WINDOW));
         let taken = call_until_leased::<S>(&rl, "hot", &limit);
+        let leased = held::<S>(&rl, "hot");
         let smaller = S::limit(CAPACITY / 2, WINDOW);
         let decision = take::<S>(&rl, "hot", &smaller, 1);
         assert_eq!(decision.limit(), CAPACITY / 2, "{}", S::NAME);
         assert_eq!(held::<S>(&rl, "hot"), 0, "{}: nothing was granted under this limit", S::NAME);
         release(&rl);
-        assert_eq!(used::<S>(&rl, "hot", &smaller), taken + 1, "{}", S::NAME);
+        // The smaller bucket refills more slowly: how much of the leased units is left is unknown, so they stay counted.
+        let kept = if S::NAME == TokenBucket::NAME { leased } else { 0 };
+        let used = used::<S>(&rl, "hot", &smaller);
+        assert_eq!(used, taken + 1 + kept, "{}", S::NAME);
         let again = call_until_leased::<S>(&rl, "hot", &smaller);
-        assert_eq!(take::<S>(&rl, "hot", &smaller, 0).remaining(), CAPACITY / 2 - taken - 1 - again);
+        assert_eq!(take::<S>(&rl, "hot", &smaller, 0).remaining(), CAPACITY / 2 - used - again);
     }
 
     for_every_leased!(keeps);

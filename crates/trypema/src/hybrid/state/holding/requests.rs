@@ -76,7 +76,7 @@ impl<S: Leasable> Holding<S> {
         if params.need == 0 && params.want == 0 {
             return None;
         }
-        let LeaseGrant { units, recorded, outcome } = grant.lease.clone();
+        let LeaseGrant { units, recorded, origin, outcome } = grant.lease.clone();
         let allows_local_draws = S::allows_local_draws(&outcome);
         if units == 0 && !allows_local_draws {
             // Deny for at least a quarter of an interval, so that a busy key finds more than one unit at
@@ -93,7 +93,8 @@ impl<S: Leasable> Holding<S> {
         let lasts_us = recorded.as_micros().saturating_sub(grant.now.as_micros());
         let usable_us = if S::REFUND_BEFORE_END { lasts_us - lasts_us / 5 } else { lasts_us };
         let ends_at = timing.requested_at.as_micros() + self.pace.certain_us(usable_us);
-        let left = LeasedUnits { units: units.saturating_sub(needed), recorded, resets: grant.resets };
+        let units_left = units.saturating_sub(needed);
+        let left = LeasedUnits { units: units_left, recorded, origin, resets: grant.resets };
         if ends_at > timing.replied_at.as_micros() {
             self.leases.add(Lease { left, ends_at });
         } else {

@@ -27,6 +27,9 @@ local function read_check()
   if check.verb ~= RESET and check.verb ~= BLOCK and check.verb ~= UNBLOCK then
     check.limit, at = check.strategy.read(argument, at)
   end
+  if check.verb == REFUND then
+    check.window_end, check.count, at = struct.unpack('<dI4', argument, at)
+  end
   if check.verb == LEASE then
     check.lease = {need = check.cost, length = check.extra}
     at = read_terms(check.lease, argument, at)
@@ -43,9 +46,8 @@ local function all_or_nothing(checks, reply)
   end
   for i, check in ipairs(checks) do
     local s, outcome = check.strategy, outcomes[i]
-    local resets = is_admitted and check.verb == RESERVE and keep_resets(check) or 0
+    -- Before the denial is recorded.
     local told = is_admitted and outcome or uncharged(check, check.entry.state, outcome)
-    reply[#reply + 1] = struct.pack('<BdI4', 1, resets, 1) .. s.encode_outcome(check.limit, told)
     local record = s.record_denied_elsewhere
     if is_admitted or not outcome.admitted then
       record = s.commit
@@ -55,6 +57,13 @@ local function all_or_nothing(checks, reply)
         record(check.limit, state, now, check.cost, outcome)
       end)
     end
+    local resets, origin = 0, ''
+    if check.verb == RESERVE then
+      resets = is_admitted and keep_resets(check) or 0
+      origin = struct.pack('<dI4', origin_of(check, check.entry.state))
+    end
+    reply[#reply + 1] = struct.pack('<Bd', 1, resets) .. origin .. struct.pack('<I4', 1)
+      .. s.encode_outcome(check.limit, told)
   end
 end
 

@@ -27,8 +27,7 @@ local function refund_entry(check, state, e, units)
   if not state.is_known or e.recorded + s.retention(check.limit) <= now then
     return 0
   end
-  state.is_changed = true
-  return s.refund(check.limit, state, now, units, e.recorded)
+  return s.refund(check.limit, state, now, units, e.recorded, e.window_end, e.count)
 end
 
 -- Undoes an attempt at one counter. Answers 1 if it alone held units, 0 if not, and 3 if the table has no room to remember
@@ -134,15 +133,16 @@ local function commit_hold(check)
     return
   end
   -- A cost of 0 is not recorded: use the present time.
-  local units, recorded = check.cost, now
+  local units, recorded, window_end, count = check.cost, now, 0, 0
   if units > 0 then
+    window_end, count = origin_of(check, check.entry.state)
     recorded = s.recorded_time(check.limit, check.outcome, now)
     units = s.recorded_units and s.recorded_units(check.limit, check.outcome, units) or units
   end
   tables().forget_expired(t, now)
   tables().insert(t, {
     id = check.id, request = check.request, attempt = check.attempt, units = units, recorded = recorded,
-    window_end = 0, count = 0, expires_at = check.expires_at, state = tables().OPEN,
+    window_end = window_end, count = count, expires_at = check.expires_at, state = tables().OPEN,
   })
   t.is_changed = true
 end

@@ -1,25 +1,25 @@
--- The refund of fixed_window.lua in the usual case: the window is as it was. Returns the units refunded; nothing,
+-- The refund of fixed_window.lua in the usual case: the windows are aligned. Returns the units refunded; nothing,
 -- and nothing is written, where fixed_window.lua has to look.
-local function quick_refund(key, argument, at, now, units, recorded)
+local function quick_refund(key, argument, at, now, units, recorded, window_end, count)
   local _, window = unpack('<dd', argument, at)
   local text = call('GET', key)
   if not text then
     return 0
   end
-  if window == 0 or #text < 17 then
+  if window == 0 or #text < 20 then
     return
   end
-  local tag, ends_at, counted = unpack('<Bdd', text)
+  local tag, ends_at, counted, stored_count = unpack('<BddI3', text)
   if tag ~= 70 then
     return
   end
-  if now >= ends_at or recorded - recorded % window + window ~= ends_at then
+  if now >= ends_at or recorded + window <= now or window_end ~= ends_at or count ~= stored_count then
     return 0
   end
   if units >= counted then
     call('DEL', key)
     return counted
   end
-  call('SET', key, pack('<Bdd', 70, ends_at, counted - units), 'KEEPTTL')
+  call('SET', key, pack('<BddI3', 70, ends_at, counted - units, count), 'KEEPTTL')
   return units
 end

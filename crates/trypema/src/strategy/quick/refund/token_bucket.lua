@@ -1,46 +1,46 @@
 -- The refund of token_bucket.lua in the usual case: the limits and the clock are as they were, and nothing is pending.
 -- Returns the units refunded; nothing, and nothing is written, where token_bucket.lua has to look.
-local function quick_refund(key, argument, at, now, units, recorded)
+local function quick_refund(key, argument, at, now, units, recorded, _, number)
   local count
   count, at = unpack('<B', argument, at)
   local text = call('GET', key)
   if not text then
     return 0
   end
-  if #text < 10 + 14 * count then
+  if #text < 13 + 15 * count then
     return
   end
-  local tag, counts, last, place = unpack('<BBd', text)
-  if tag ~= 84 or counts ~= count % 16 or last > now or recorded > now then
+  local tag, counts, last, stored_number, place = unpack('<BBdI3', text)
+  if tag ~= 84 or counts ~= count % 16 or last > now or recorded > now or stored_number ~= number then
     return
   end
   local written, refunded, paid_after = '', units, 0
   for _ = 1, count do
-    local capacity, refill, unit, drain, owed, stored_unit
+    local capacity, refill, unit, drain, owed, stored_unit, stored_digest
     capacity, refill, unit, drain, at = unpack('<dddd', argument, at)
-    owed, stored_unit, place = unpack('<I7I7', text, place)
+    owed, stored_unit, stored_digest, place = unpack('<I7I6I2', text, place)
     -- A debt that is marked as overdrawn is larger than any other.
-    if stored_unit ~= unit or owed >= 2 ^ 55 then
+    local full, back = capacity * unit, 0
+    if stored_unit ~= unit or stored_digest ~= drain % 65521 or owed > full then
       return
     end
     -- Refilling has already paid off a part of the debt, and of these units.
-    local full, back = capacity * unit, 0
     if now - last >= refill then
       owed = 0
     else
-      owed = math.max(0, math.min(owed, full) - (now - last) * drain)
+      owed = math.max(0, owed - (now - last) * drain)
     end
     if now - recorded < refill then
       back = math.min(owed, math.max(0, math.min(units * unit, full) - (now - recorded) * drain))
     end
     owed, refunded = owed - back, math.min(refunded, math.floor(back / unit))
     paid_after = math.max(paid_after, ceil(owed / drain))
-    written = written .. pack('<I7I7', owed, unit)
+    written = written .. pack('<I7I6I2', owed, unit, stored_digest)
   end
   if paid_after == 0 then
     call('DEL', key)
   else
-    written = pack('<BBd', 84, count % 16, now) .. written
+    written = pack('<BBdI3', 84, count % 16, now, number) .. written
     call('SET', key, written, 'PX', time_to_live(now + paid_after, now))
   end
   return refunded

@@ -1,5 +1,6 @@
-//! A state in a newer format is rejected by every strategy and operation of both versions, and stays
-//! unchanged.
+//! A state in a newer format is rejected by every strategy and operation, and stays unchanged.
+#![cfg(feature = "redis-tokio")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
 use std::time::Duration;
 
@@ -11,12 +12,9 @@ use trypema::{BlockScope, Check, Limit, RateLimit, RateLimiter, TrypemaError};
 use trypema_testkit::blocking::{connect, key, wait_for};
 use trypema_testkit::redis::{Control, Server};
 
-use super::Upgrade;
-use crate::strategies::{Limits, Visit, each, each_archived};
+use crate::strategies::{Limits, Visit, each};
 
-const CLEAR: &str = "redis refused the call: state was written by a newer version of trypema";
-/// The error of archived scripts that do not know of formats.
-const UNCLEAR: &str = "the key holds something that is not a state of this strategy";
+const MESSAGE: &str = "redis refused the call: state was written by a newer version of trypema";
 
 const WINDOW: Duration = Duration::from_secs(3_600);
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -81,18 +79,17 @@ fn errors_of_every_verb<S: Wire>(
     ]
 }
 
-fn assert_refused(errors: &[TrypemaError], message: &str) {
+fn assert_refused(errors: &[TrypemaError]) {
     for error in errors {
         let TrypemaError::RedisError(failure) = error else { panic!("{error}") };
         assert_eq!(failure.kind(), RedisFailureKind::Refused, "{failure}");
-        assert!(failure.to_string().contains(message), "{failure}");
+        assert!(failure.to_string().contains(MESSAGE), "{failure}");
     }
 }
 
 /// Replaces each strategy's state with one in a newer format, and calls every operation.
 struct EveryVerb<'a> {
     server: &'a Server,
-    message: &'static str,
 }
 
 impl Visit for EveryVerb<'_> {
@@ -101,7 +98,7 @@ impl Visit for EveryVerb<'_> {
         control.command(&["FLUSHDB"]).unwrap();
         let receipt = take_once(limiter, limit);
         let mut future = Future::replace_only_key(control);
-        assert_refused(&errors_of_every_verb(limiter, limit, &receipt), self.message);
+        assert_refused(&errors_of_every_verb(limiter, limit, &receipt));
         future.assert_untouched();
     }
 }
@@ -110,19 +107,7 @@ impl Visit for EveryVerb<'_> {
 fn every_verb_of_every_strategy_refuses_a_newer_state() {
     let server = Server::start().unwrap();
     let rl = limiter(connect(&server.url()), OnFailure::Fail);
-    each(&rl, &Limits::of(8, WINDOW), &mut EveryVerb { server: &server, message: CLEAR });
-}
-
-#[test]
-fn archived_scripts_refuse_a_newer_state_and_leave_it_alone() {
-    for upgrade in Upgrade::from_all() {
-        let rl = limiter(upgrade.versions().old, OnFailure::Fail);
-        each_archived(
-            &rl,
-            &Limits::of(8, WINDOW),
-            &mut EveryVerb { server: &upgrade.server, message: UNCLEAR },
-        );
-    }
+    each(&rl, &Limits::of(8, WINDOW), &mut EveryVerb { server: &server });
 }
 
 fn lease<S: Leasable>(limiter: &RedisLimiter<S>, limit: &S::Limit, server: &Server) {
@@ -134,7 +119,7 @@ fn lease<S: Leasable>(limiter: &RedisLimiter<S>, limit: &S::Limit, server: &Serv
     let instance = InstanceLiveness { id: 7, live_for_us: 1_000_000 };
     let failure =
         wait_for(limiter.lease(&key("ann"), limit, LeaseArgs { params: ask, instance })).err().unwrap();
-    assert_refused(&[failure.into()], CLEAR);
+    assert_refused(&[failure.into()]);
     future.assert_untouched();
 }
 
@@ -166,7 +151,7 @@ fn verbs_that_one_strategy_has_refuse_a_newer_state() {
         wait_for(abuse.unblock(&ann)).err().unwrap(),
         wait_for(abuse.check(&ann, &limits.abuse)).err().unwrap(),
     ];
-    assert_refused(&errors, CLEAR);
+    assert_refused(&errors);
     future.assert_untouched();
 
     server.control().unwrap().command(&["FLUSHDB"]).unwrap();
@@ -178,7 +163,7 @@ fn verbs_that_one_strategy_has_refuse_a_newer_state() {
         wait_for(redis.absolute().is_allowed(&ann)).err().unwrap(),
         wait_for(redis.absolute().set_rate_limit(&ann, &rate)).err().unwrap(),
     ];
-    assert_refused(&errors, CLEAR);
+    assert_refused(&errors);
     future.assert_untouched();
 }
 
@@ -192,7 +177,7 @@ fn checks_beside_a_newer_state_spend_nothing() {
     let [tokens, windows] = [Limit::from(limits.token_bucket), Limit::from(limits.fixed_window)];
     let checks = [Check::new("bob", &tokens, 1), Check::new("ann", &windows, 1)];
     let error = wait_for(rl.redis().take_all(&checks)).err().unwrap();
-    assert_refused(&[error], CLEAR);
+    assert_refused(&[error]);
     // No state of bob was written either.
     future.assert_untouched();
 }
