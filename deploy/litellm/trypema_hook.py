@@ -110,6 +110,8 @@ CLIENT_LEFT = 499
 LOG_SECONDS = 5.0
 PAUSES_BEFORE_NEXT_ATTEMPT = (1.0, 5.0, 20.0, None)
 ONE_ATTEMPT = (None,)
+# Redis did not answer, now or when the reservation was made: then another server keeps it for a while.
+REPEATED_STATUSES = {"failed", "not_yet_known"}
 TWO_ATTEMPTS = (0.5, None)
 # The most reservations without an answer that are released at a time: each takes some kilobytes, and four
 # requests in half a minute. A failure of the network may lose the answers of all calls.
@@ -650,7 +652,7 @@ class TrypemaHook(CustomLogger):
             try:
                 answer = await self._trypema.post(f"/v1/{verb}", body)
                 rules = answer.get("rules", [])
-                failed = [rule["key"] for rule in rules if rule.get("status") == "failed"]
+                failed = [rule["key"] for rule in rules if rule.get("status") in REPEATED_STATUSES]
                 if failed:
                     raise TrypemaUnavailable(f"/v1/{verb}: Redis failed at {', '.join(failed)}")
             except TrypemaUnavailable:
