@@ -643,8 +643,8 @@ class TrypemaHook(CustomLogger):
     ) -> None:
         """Settles or releases, and repeats that later if Trypema does not answer or its Redis fails.
 
-        A reservation without an answer is released again until it is found: the request that makes it may still
-        be under way.
+        A reservation without an answer is released again until it is found: the request that makes it may
+        still be under way.
         """
         body = {**call.reservation, **body}
         for pause in pauses:
