@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trypema::RateLimiter;
-use trypema::rules::Engine;
+use trypema::rules::{Engine, Request};
 use trypema_testkit::blocking::{connect, wait_for};
 use trypema_testkit::redis::{FaultProxy, Server, wait_until};
 
@@ -96,11 +96,13 @@ rules:
     let (engine, reader) = (engine(Duration::from_millis(50)), engine(Duration::from_secs(20)));
     wait_until("a connection", || wait_for(engine.holders("slots|user=ann")).is_ok()).unwrap();
     control.command(&["CLIENT", "PAUSE", "150", "ALL"]).unwrap();
-    assert!(reserve(&engine, &a_minute()).is_err());
+    let ann = [("user", "ann")];
+    let lost = wait_for(engine.reserve(&Request::new(&ann), &a_minute())).unwrap_err();
+    assert!(lost.is_store_failure(), "{lost}");
     wait_until("the attempt to be undone", || engine.backlog().to_undo == 0 && engine.backlog().undone == 2)
         .unwrap();
     assert_eq!(wait_for(reader.holders("slots|user=ann")).unwrap().unwrap(), []);
-    let explained = wait_for(reader.explain(&trypema::rules::Request::new(&[("user", "ann")]))).unwrap();
+    let explained = wait_for(reader.explain(&Request::new(&ann))).unwrap();
     let left: Vec<u64> = explained.applying().map(|rule| rule.left).collect();
     assert_eq!(left, [2, 100]);
 }
