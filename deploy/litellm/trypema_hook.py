@@ -17,6 +17,8 @@ settles the tokens that were used, and Trypema gives the rest back:
 - A response from LiteLLM's cache settles 0 tokens.
 - If nothing is known, the estimate is settled: for example, with `cancel_on_disconnect`, when the
   client left before the response.
+- If Trypema's answer to a reservation is lost, the call is not sent, and what it may have reserved is
+  released by the id that the hook chose.
 
 Clients may only send the parameters that trypema_request.py lists, at every depth, because a call
 cannot use more than its estimate with them. Others are refused with 400, unless
@@ -38,7 +40,7 @@ Settings, as environment variables:
     TRYPEMA_TIMEOUT_SECONDS        how long one request to Trypema may take (1)
     TRYPEMA_RESERVATION_SECONDS    after this time Trypema forgets a reservation whose proxy has died,
                                    and keeps its estimate counted; a running call is renewed in time
-                                   (120, at most 3600)
+                                   (60, at most 3600)
     TRYPEMA_DEFAULT_OUTPUT_TOKENS  the max_tokens of a request that has none (1000)
     TRYPEMA_ALLOWED_PARAMETERS     more parameters that clients may send, with commas between them:
                                    `metadata`, `messages.content.image_url`, `tools.type=web_search`,
@@ -60,7 +62,7 @@ import math
 import os
 import sys
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -108,6 +110,12 @@ CLIENT_LEFT = 499
 LOG_SECONDS = 5.0
 PAUSES_BEFORE_NEXT_ATTEMPT = (1.0, 5.0, 20.0, None)
 ONE_ATTEMPT = (None,)
+# Redis did not answer, now or when the reservation was made: then another server keeps it for a while.
+REPEATED_STATUSES = {"failed", "not_yet_known"}
+TWO_ATTEMPTS = (0.5, None)
+# The most reservations without an answer that are released at a time: each takes some kilobytes, and four
+# requests in half a minute. A failure of the network may lose the answers of all calls.
+MAX_LOST_RESERVATIONS = 1_000
 
 
 @dataclass(frozen=True)
@@ -130,7 +138,7 @@ class Settings:
             caller_token=token or None,
             on_failure=one_of("TRYPEMA_ON_FAILURE", "fail_closed", "fail_open"),
             timeout_seconds=positive("TRYPEMA_TIMEOUT_SECONDS", "1"),
-            reservation_seconds=math.ceil(positive("TRYPEMA_RESERVATION_SECONDS", "120")),
+            reservation_seconds=math.ceil(positive("TRYPEMA_RESERVATION_SECONDS", "60")),
             default_output_tokens=math.ceil(positive("TRYPEMA_DEFAULT_OUTPUT_TOKENS", "1000")),
             allowed_parameters=frozenset(
                 os.environ.get("TRYPEMA_ALLOWED_PARAMETERS", "").replace(",", " ").split()
@@ -174,6 +182,13 @@ class TrypemaRefused(Exception):
             self.advice = "TRYPEMA_URL must name its check listener, and the rules have to declare `tokens`"
 
 
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    content_type: str
+    text: str
+
+
 class TrypemaClient:
     """Sends requests to Trypema over one pool of connections."""
 
@@ -181,31 +196,42 @@ class TrypemaClient:
         self._settings = settings
         self._session: aiohttp.ClientSession | None = None
 
-    async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    async def post(
+        self, path: str, body: Mapping[str, Any], note_lost: Callable[[], None] = lambda: None
+    ) -> dict[str, Any]:
+        """Returns Trypema's answer. Calls `note_lost` if Trypema may have done what was asked without one."""
         try:
             try:
-                status, answer = await self._post_once(path, body)
-            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
-                # An idle connection that the server has closed. If the server did get the request, a
-                # second reservation is made, and the estimate of the first stays counted. An `id`
-                # would prevent that, but Trypema remembers ids, and bounds how many.
-                status, answer = await self._post_once(path, body)
+                answer = await self._post_once(path, body)
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+                # An idle connection that the server has closed. If the server did get the request, the `id`
+                # tells it that this is the same reservation.
+                if may_have_arrived(error):
+                    note_lost()
+                answer = await self._post_once(path, body)
         except (aiohttp.ClientError, TimeoutError, asyncio.TimeoutError) as error:
+            if may_have_arrived(error):
+                note_lost()
             raise TrypemaUnavailable(f"{path}: {str(error) or type(error).__name__}") from error
         # A denial is a 200 with `allowed: false`, so a 429 is about the hook, not about the caller.
-        if 400 <= status < 500:
-            raise TrypemaRefused(path, status, answer)
+        if 400 <= answer.status < 500:
+            raise TrypemaRefused(path, answer.status, answer.text)
         try:
-            decoded = json.loads(answer)
+            decoded = json.loads(answer.text)
         except ValueError:
             decoded = None
-        if status != 200 or not isinstance(decoded, dict):
-            raise TrypemaUnavailable(f"{path}: {status}: {answer[:200]}")
+        if answer.status != 200 or not isinstance(decoded, dict):
+            # Trypema itself undoes what it may have reserved if its store fails. Other answers are those of a
+            # proxy before it.
+            if answer.content_type != "application/problem+json":
+                note_lost()
+            raise TrypemaUnavailable(f"{path}: {answer.status}: {answer.text[:200]}")
         return decoded
 
-    async def _post_once(self, path: str, body: Mapping[str, Any]) -> tuple[int, str]:
+    async def _post_once(self, path: str, body: Mapping[str, Any]) -> Answer:
         async with self._connections().post(self._settings.url + path, json=body) as response:
-            return response.status, await response.text()
+            text = (await response.read()).decode(errors="replace")
+            return Answer(response.status, response.content_type, text)
 
     def _connections(self) -> aiohttp.ClientSession:
         # Not in the constructor: a session belongs to the running event loop.
@@ -218,20 +244,33 @@ class TrypemaClient:
         return self._session
 
 
+def may_have_arrived(error: Exception) -> bool:
+    """Whether Trypema may have got a request that failed so."""
+    return not isinstance(error, aiohttp.ClientConnectorError)
+
+
 @dataclass(eq=False)
 class Call:
-    """A call with a reservation. LiteLLM's hooks only write down here what they see of it."""
+    """A call that reserves tokens. LiteLLM's hooks only write down here what they see of it."""
 
     call_id: str | None
     call_type: str
     request: asyncio.Task[Any]
-    # The fields of a request to Trypema that name the reservation.
+    # The fields of a request to Trypema that name the reservation: the id and the attributes of the request
+    # that makes it, and Trypema's own name for it once that is known.
     reservation: Mapping[str, Any]
     # How long the reservation lasts without being renewed.
     lasts_seconds: float
     estimate: Estimate
     # Whether hooks do not see the whole usage.
     keeps_estimate: bool
+    # Trypema's answer to the request to reserve, or why there is none.
+    answer: dict[str, Any] | None = None
+    error: Exception | None = None
+    # Set when one of them is known.
+    answered: asyncio.Event = field(default_factory=asyncio.Event)
+    # Whether the request may have reserved, or may do so later, and only its id names the reservation.
+    is_lost: bool = False
     # The largest usage that a hook has seen. Several hooks see the same response.
     used: int | None = None
     # What a stream has sent so far, or None if the response is not a stream.
@@ -253,6 +292,14 @@ class Call:
         # With LiteLLM's keepalives, a stream outlives the task that has begun it.
         if self.request.done() and not self.is_streaming:
             self.ended.set()
+
+    def note_lost(self) -> None:
+        self.is_lost = True
+
+    def note_unused(self) -> None:
+        self.failed = True
+        self.reported.set()
+        self.ended.set()
 
     def note_usage(self, used: int | None) -> None:
         if used is not None:
@@ -314,6 +361,8 @@ class TrypemaHook(CustomLogger):
         self._estimator = Estimator(settings.default_output_tokens, settings.allowed_parameters)
         # The event loop keeps only weak references to tasks.
         self._watchers: set[asyncio.Task[None]] = set()
+        # The number of reservations without an answer that are being released.
+        self._lost = 0
         self._is_unavailable = False
         self._refused_call_types: set[str] = set()
 
@@ -338,31 +387,28 @@ class TrypemaHook(CustomLogger):
             if earlier.call_type == call_type != "call_mcp_tool" and not earlier.was_asked:
                 await self._release_unused(earlier)
         estimate = await asyncio.to_thread(self._estimator.estimate, data, call_type)
-        attributes = attributes_of(user_api_key_dict, data)
-        answer = await self._reserve(attributes, estimate.tokens)
+        call = Call(
+            call_id=call_id_of(data),
+            call_type=call_type,
+            request=request,
+            # Nobody else knows the id: a caller that does can release the reservation.
+            reservation={"id": str(uuid.uuid4()), "attributes": attributes_of(user_api_key_dict, data)},
+            lasts_seconds=float(self._settings.reservation_seconds),
+            estimate=estimate,
+            # LiteLLM may count one of several streamed answers. With `fastest_response`, it cancels the
+            # slower models, which have used tokens, too.
+            keeps_estimate=call_type in SESSION_CALL_TYPES
+            or bool(data.get("stream") and estimate.answers > 1)
+            or bool(data.get("fastest_response") and estimate.tokens > estimate.attempt),
+        )
+        answer = await self._reserve(call)
         if answer is None:
             return
         if not answer.get("allowed"):
             raise denial(answer, estimate.tokens)
         if answer.get("reservation"):
-            call = Call(
-                call_id=call_id_of(data),
-                call_type=call_type,
-                request=request,
-                reservation={"reservation": answer["reservation"]},
-                lasts_seconds=self._seconds_of(answer),
-                estimate=estimate,
-                # LiteLLM may count one of several streamed answers. With `fastest_response`, it cancels the
-                # slower models, which have used tokens, too.
-                keeps_estimate=call_type in SESSION_CALL_TYPES
-                or bool(data.get("stream") and estimate.answers > 1)
-                or bool(data.get("fastest_response") and estimate.tokens > estimate.attempt),
-            )
             current_call.set(call)
             request.add_done_callback(lambda _: call.note_end())
-            call.watcher = asyncio.create_task(self._watch(call))
-            self._watchers.add(call.watcher)
-            call.watcher.add_done_callback(self._watchers.discard)
 
     async def async_post_call_success_deployment_hook(
         self, request_data: dict[str, Any], response: Any, call_type: Any
@@ -451,15 +497,20 @@ class TrypemaHook(CustomLogger):
             },
         )
 
-    async def _reserve(self, attributes: dict[str, str], tokens: int) -> dict[str, Any] | None:
+    async def _reserve(self, call: Call) -> dict[str, Any] | None:
         """Returns Trypema's answer, or None if the call passes uncounted."""
-        body = {
-            "attributes": attributes,
-            "costs": {"tokens": tokens},
-            "ttl": f"{self._settings.reservation_seconds}s",
-        }
+        # The task of the request may be cancelled while it waits.
+        call.watcher = asyncio.create_task(self._watch(call))
+        self._watchers.add(call.watcher)
+        call.watcher.add_done_callback(self._watchers.discard)
         try:
-            answer = await self._trypema.post("/v1/reserve", body)
+            await call.answered.wait()
+        except asyncio.CancelledError:
+            call.note_unused()
+            raise
+        try:
+            if call.error is not None:
+                raise call.error
         except TrypemaRefused as error:
             # Never fail_open: what the request says may have caused this.
             logger.error(
@@ -480,19 +531,19 @@ class TrypemaHook(CustomLogger):
         if self._is_unavailable:
             logger.warning("Trypema answers again; calls are counted")
         self._is_unavailable = False
-        return answer
+        return call.answer
 
     async def _release_unused(self, call: Call) -> None:
-        call.failed = True
-        call.reported.set()
-        call.ended.set()
+        call.note_unused()
         if call.watcher is not None:
             # So that the next reservation finds these tokens. The watcher repeats if Trypema does not answer.
             await asyncio.wait({call.watcher}, timeout=self._settings.timeout_seconds)
 
     async def _watch(self, call: Call) -> None:
-        """Renews the reservation while the request runs, then settles it."""
+        """Reserves, renews the reservation while the request runs, then settles it."""
         try:
+            if not await self._make_reservation(call):
+                return
             await self._renew_while_running(call)
             try:
                 # At most a third of the time, so that the reservation does not end meanwhile.
@@ -501,9 +552,54 @@ class TrypemaHook(CustomLogger):
                 pass
             await self._settle(call, PAUSES_BEFORE_NEXT_ATTEMPT)
         except asyncio.CancelledError:
-            # The proxy stops. Its event loop waits for this task, so there is time for one attempt.
-            await self._settle(call, ONE_ATTEMPT)
+            # The proxy stops. Its event loop waits for this task, so there is time for one attempt. A request
+            # to reserve may still be under way, and arrive after that.
+            await self._settle(call, TWO_ATTEMPTS if call.is_lost else ONE_ATTEMPT)
             raise
+
+    async def _make_reservation(self, call: Call) -> bool:
+        """Sends the request to reserve. Returns whether there is a reservation to settle."""
+        body = {
+            **call.reservation,
+            "costs": {"tokens": call.estimate.tokens},
+            "ttl": f"{self._settings.reservation_seconds}s",
+        }
+        try:
+            call.answer = await self._trypema.post("/v1/reserve", body, call.note_lost)
+            if reservation := call.answer.get("reservation"):
+                call.reservation = {"reservation": reservation}
+                call.lasts_seconds = self._seconds_of(call.answer)
+                call.is_lost = False
+                return True
+        except asyncio.CancelledError:
+            call.error = TrypemaUnavailable("/v1/reserve: the proxy stops")
+            call.note_lost()
+            call.note_unused()
+            raise
+        except Exception as error:
+            call.error = error
+        finally:
+            call.answered.set()
+        if call.is_lost:
+            await self._release_lost(call)
+        return False
+
+    async def _release_lost(self, call: Call) -> None:
+        """Releases what a request without an answer may have reserved."""
+        call.note_unused()
+        if self._lost >= MAX_LOST_RESERVATIONS:
+            logger.warning(
+                "no answer to the reservation of call %s, and %s others are being released; its estimate may"
+                " stay counted",
+                call.call_id,
+                self._lost,
+            )
+            return
+        self._lost += 1
+        try:
+            await self._settle(call, PAUSES_BEFORE_NEXT_ATTEMPT)
+        finally:
+            self._lost -= 1
 
     async def _settle(self, call: Call, pauses: tuple[float | None, ...]) -> None:
         try:
@@ -514,7 +610,8 @@ class TrypemaHook(CustomLogger):
             else:
                 await self._end(call, "settle", {"costs": {"tokens": tokens}}, pauses)
         except (TrypemaUnavailable, TrypemaRefused) as error:
-            logger.warning("could not settle call %s; its estimate stays counted: %s", call.call_id, error)
+            stay = "may stay" if call.is_lost else "stays"
+            logger.warning("could not settle call %s; its estimate %s counted: %s", call.call_id, stay, error)
         except Exception:
             logger.exception("could not settle call %s; its estimate stays counted", call.call_id)
 
@@ -544,14 +641,18 @@ class TrypemaHook(CustomLogger):
     async def _end(
         self, call: Call, verb: str, body: Mapping[str, Any], pauses: tuple[float | None, ...]
     ) -> None:
-        """Settles or releases, and repeats that later if Trypema does not answer or its Redis fails."""
+        """Settles or releases, and repeats that later if Trypema does not answer or its Redis fails.
+
+        A reservation without an answer is released again until it is found: the request that makes it may
+        still be under way.
+        """
         body = {**call.reservation, **body}
         for pause in pauses:
             is_repeated, call.end_was_sent = call.end_was_sent, True
             try:
                 answer = await self._trypema.post(f"/v1/{verb}", body)
                 rules = answer.get("rules", [])
-                failed = [rule["key"] for rule in rules if rule.get("status") == "failed"]
+                failed = [rule["key"] for rule in rules if rule.get("status") in REPEATED_STATUSES]
                 if failed:
                     raise TrypemaUnavailable(f"/v1/{verb}: Redis failed at {', '.join(failed)}")
             except TrypemaUnavailable:
@@ -559,10 +660,18 @@ class TrypemaHook(CustomLogger):
                     raise
                 await asyncio.sleep(pause)
                 continue
+            found = {rule["status"] for rule in rules}
+            if call.is_lost and found == {"not_outstanding"} and pause is not None:
+                await asyncio.sleep(pause)
+                continue
             # A repeated request may find that an earlier one, whose response was lost, has done it.
-            if not answer.get("settled") and not is_repeated:
-                found = ", ".join(sorted({rule["status"] for rule in rules}))
-                logger.warning("call %s: nothing to %s, the reservation ended: %s", call.call_id, verb, found)
+            if not answer.get("settled") and not is_repeated and not call.is_lost:
+                logger.warning(
+                    "call %s: nothing to %s, the reservation ended: %s",
+                    call.call_id,
+                    verb,
+                    ", ".join(sorted(found)),
+                )
             return
 
 

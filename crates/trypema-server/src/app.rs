@@ -11,8 +11,8 @@ use std::time::Duration;
 use serde::Serialize;
 use trypema::clock::Clock;
 use trypema::rules::{
-    Engine, Holder, OnDrop, PreparedExplanation, Request, Reservation, ReservationRef, ReserveOptions,
-    RuleSet, Settlement, UndoneCounts, Verdict,
+    BacklogCounts, Engine, Holder, OnDrop, PreparedExplanation, Request, Reservation, ReservationRef,
+    ReserveOptions, RuleSet, Settlement, Verdict,
 };
 use trypema::{RateLimiter, TrypemaError};
 
@@ -347,7 +347,7 @@ impl App {
         let mut text = Exposition::default();
         self.metrics.write(&mut text);
         self.reservations.write(&mut text, &self.engine.rules());
-        write_undone(&self.engine.undone(), &mut text);
+        write_backlog(&self.engine.backlog(), &mut text);
         text.family("trypema_rules", MetricType::Gauge, "Rules in force.");
         text.sample(&[], self.engine.rules().len());
         store::write(self.rule_store().map(|rule_store| &**rule_store), &mut text);
@@ -389,20 +389,20 @@ impl App {
     }
 }
 
-/// Writes the numbers of counters at which reservations were undone whose answer was lost.
-fn write_undone(counts: &UndoneCounts, text: &mut Exposition) {
+/// Writes the numbers of counters at which the engine has or had something to do in Redis later.
+fn write_backlog(counts: &BacklogCounts, text: &mut Exposition) {
     text.family(
         "trypema_undo_pending",
         MetricType::Gauge,
         "Counters at which a reservation is to be undone, because its answer was lost.",
     );
-    text.sample(&[], counts.pending);
+    text.sample(&[], counts.to_undo);
     text.family(
         "trypema_undo_total",
         MetricType::Counter,
         "Counters at which a reservation whose answer was lost was undone, or given up, so that it stays counted.",
     );
-    text.sample(&[("result", "undone")], counts.done);
+    text.sample(&[("result", "undone")], counts.undone);
     text.sample(&[("result", "given_up")], counts.given_up);
     text.family(
         "trypema_kept_reservations",

@@ -46,7 +46,7 @@ pub(crate) use endpoint::canonical as canonical_path;
 pub use endpoint::{has_dot_segments, normalize_path};
 #[cfg(feature = "tower")]
 pub(crate) use engine::SelectProvider;
-pub use engine::{Engine, UndoneCounts};
+pub use engine::{BacklogCounts, Engine};
 pub use explain::{ApplyingRule, Explanation, NotApplyingReason, NotApplyingRule, PreparedExplanation};
 pub use file::RulesFile;
 pub use key_values::KeyValues;

@@ -217,7 +217,7 @@ fn counters_that_may_be_leased() {
 fn a_spoiled_answer_is_found() {
     let mut trace = traces().into_iter().find(|trace| trace.name == "units_all_or_nothing.yaml").unwrap();
     let second = trace.steps[1].expected.verdict_mut().unwrap();
-    second.counters.insert("calls|user=ann".to_owned(), CounterAnswer::Allowed(4));
+    second.counters.insert("calls|user=ann".to_owned(), CounterAnswer::Allowed(3));
     let third = trace.steps[2].expected.verdict_mut().unwrap();
     third.outcome = RuleOutcome::Denied { by: "money".to_owned(), wait: None };
     let found = replay(&trace, &mut OverHttp::start(&trace, "")).mismatches;

@@ -1,5 +1,7 @@
 //! A real LiteLLM proxy with the hook of `deploy/litellm`: it reserves tokens and settles what calls used.
 
+#[path = "litellm/lost_answers.rs"]
+mod lost_answers;
 #[path = "litellm/model.rs"]
 mod model;
 #[path = "litellm/parameters.rs"]
@@ -11,7 +13,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 use trypema_testkit::program::FreePort;
-use trypema_testkit::redis::wait_until;
+use trypema_testkit::redis::{FaultProxy, wait_until};
 
 use crate::client::Reply;
 use crate::deployed;
@@ -53,6 +55,7 @@ fn tokens_are_reserved_and_settled() {
         // LiteLLM begins and continues such a stream in different tasks.
         scope.spawn(|| a_long_stream_is_renewed(&site, "slow-with-keepalives"));
     });
+    lost_answers::nothing_stays_reserved_without_an_answer(&mut site);
     no_call_was_settled_in_vain(&site);
     nothing_passes_with_a_wrong_token(&mut site);
     without_trypema_the_setting_decides(&mut site);
@@ -176,7 +179,7 @@ fn no_call_was_settled_in_vain(site: &Site) {
 
 fn nothing_passes_with_a_wrong_token(site: &mut Site) {
     site.stop_service();
-    site.start_service(Some("the-right-token-of-this-server"));
+    site.start_service(&[], Some("the-right-token-of-this-server"));
     // Trypema answers the first wrong tokens with 401, and then with 429.
     for _ in 0..12 {
         let reply = site.lenient.post(CHAT, "wrong-token", &chat("mock", 10));
@@ -200,19 +203,27 @@ fn without_trypema_the_setting_decides(site: &mut Site) {
 }
 
 fn a_proxy_that_is_stopped_settles_what_was_sent(site: &mut Site) {
-    site.start_service(None);
-    let mut stream = stream(&site.proxy, "interrupted", "slow", 92);
-    stream.next().unwrap();
+    site.start_service(&[], None);
+    let mut running = stream(&site.proxy, "interrupted", "slow", 92);
+    running.next().unwrap();
     assert_eq!(site.left("interrupted"), 0);
+    // The hook still waits for the answer to this reservation, which never comes.
+    site.faults.drop_replies();
+    let _waiting = stream(&site.proxy, "unanswered", "slow", 92);
+    wait_until("the tokens to be reserved", || site.left("unanswered") == 0).unwrap();
+    site.faults.heal();
     site.proxy.interrupt();
     wait_until("the stream to be settled", || site.left("interrupted") > 0)
         .unwrap_or_else(|error| panic!("{error}:\n{}", site.proxy.log()));
+    site.wait_for("unanswered", LIMIT);
 }
 
 /// Two LiteLLMs, each with a model behind it, and the server.
 struct Site {
     service: Service,
     port: FreePort,
+    /// Between `proxy` and the server.
+    faults: FaultProxy,
     /// With the default settings for what cannot be limited or checked.
     proxy: LiteLlm,
     /// With short reservations, and settings that let more calls pass.
@@ -222,7 +233,8 @@ struct Site {
 impl Site {
     fn start() -> Self {
         let port = FreePort::any().unwrap();
-        let service = serve(&port, None);
+        let service = serve(&port, &[], None);
+        let faults = FaultProxy::start(service.address).unwrap();
         let strict = [
             ("TRYPEMA_ALLOWED_PARAMETERS", "timeout, surprise_of_the_operator"),
             ("TRYPEMA_DEFAULT_OUTPUT_TOKENS", "30"),
@@ -235,7 +247,7 @@ impl Site {
         ];
         let (proxy, lenient) = thread::scope(|scope| {
             let lenient = scope.spawn(|| LiteLlm::start(service.address, &lenient));
-            (LiteLlm::start(service.address, &strict), lenient.join().unwrap())
+            (LiteLlm::start(faults.addr(), &strict), lenient.join().unwrap())
         });
         // The first request takes seconds, in which LiteLLM answers nothing else.
         for proxy in [&proxy, &lenient] {
@@ -243,7 +255,7 @@ impl Site {
             let reply = proxy.send(CHAT, "first", &headers, &chat("mock", 10).to_string());
             assert_eq!(reply.status, 200, "{reply:?}");
         }
-        Self { service, port, proxy, lenient }
+        Self { service, port, faults, proxy, lenient }
     }
 
     fn stop_service(&mut self) {
@@ -251,8 +263,8 @@ impl Site {
     }
 
     /// Starts the server again, at the same address, after it was stopped.
-    fn start_service(&mut self, token: Option<&str>) {
-        self.service = serve(&self.port, token);
+    fn start_service(&mut self, flags: &[&str], token: Option<&str>) {
+        self.service = serve(&self.port, flags, token);
     }
 
     fn chat(&self, key: &str, model: &str, max_tokens: u64) -> Reply {
@@ -282,12 +294,12 @@ fn stream(proxy: &LiteLlm, key: &str, model: &str, max_tokens: u64) -> impl Iter
     proxy.stream(key, &request)
 }
 
-/// Starts a server with the sample's rules. A server without a caller token accepts any.
-fn serve(port: &FreePort, token: Option<&str>) -> Service {
+/// Starts a server with the sample's rules and these flags. A server without a caller token accepts any.
+fn serve(port: &FreePort, flags: &[&str], token: Option<&str>) -> Service {
     Service::of(|_| {
         let mut command = trypema();
         command.args(["serve", "--listen", &format!("127.0.0.1:{}", port.number()), "--rules"]);
-        command.arg(deployed("litellm/rules.yaml"));
+        command.arg(deployed("litellm/rules.yaml")).args(flags);
         command.envs(token.map(|token| ("TRYPEMA_CALLER_TOKEN", token)));
         command
     })

@@ -18,7 +18,7 @@ steps:
   - after: 1m
     request: {sets: [{attributes: {user: ann}, costs: {tokens: 5}}, {attributes: {user: ann}, costs: {tokens: 5}}]}
     answer: denied by tokens 59m
-    counters: {calls|user=ann: allowed 0, tokens|user=ann: denied 6}
+    counters: {calls|user=ann: allowed 2, tokens|user=ann: denied 6}
   - request: {attributes: {user: ann}, cost: 9}
     answer: denied by tokens never
     counters: {tokens: missing tokens}

@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-pub use reservations::UndoneCounts;
+pub use reservations::BacklogCounts;
+use reservations::{Backlog, RunningSettlements, Waitlist};
 pub(super) use reservations::{EndedReservation, Report, Spawner};
-use reservations::{RunningSettlements, Undoings, Waitlist};
 
 use super::definition::OnStoreFailure;
 use super::explain::{Explanation, PreparedExplanation};
@@ -71,8 +71,8 @@ pub struct Engine {
     waitlist: Waitlist,
     /// The settlements that run in the background.
     settlements: RunningSettlements,
-    /// Attempts to reserve whose answer was lost.
-    undoings: Arc<Undoings>,
+    /// Work that waits for the store.
+    backlog: Arc<Backlog>,
     /// The observer of rules and reservations; `None` for that of the limiter.
     observer: Option<Arc<dyn Observer>>,
 }
@@ -100,7 +100,7 @@ impl Engine {
             set: ArcSwap::new(rules.into()),
             waitlist: Waitlist::default(),
             settlements: RunningSettlements::default(),
-            undoings: Arc::default(),
+            backlog: Arc::default(),
             observer: None,
         }
     }
@@ -120,7 +120,7 @@ impl Engine {
             set: ArcSwap::new(rules.into()),
             waitlist: Waitlist::default(),
             settlements: RunningSettlements::default(),
-            undoings: Arc::default(),
+            backlog: Arc::default(),
             observer: None,
         }
     }
@@ -137,7 +137,7 @@ impl Engine {
             set: ArcSwap::new(rules.into()),
             waitlist: Waitlist::default(),
             settlements: RunningSettlements::default(),
-            undoings: Arc::default(),
+            backlog: Arc::default(),
             observer: None,
         }
     }

@@ -120,10 +120,25 @@ local function live_at(t, now)
   return held, at
 end
 
+-- Returns where the first settled entry at or after `from` begins.
+local function first_settled(t, from)
+  for at = from, #t.entries, ENTRY_BYTES do
+    if t.entries:byte(at + ENTRY_BYTES - 1) == SETTLED then
+      return at
+    end
+  end
+end
+
+-- Whether another entry has room behind those before `from`, which have expired. In a full table, it takes the place of a
+-- settled one.
+local function has_room(t, from)
+  return #t.entries - from + 1 < MAX_ENTRIES * ENTRY_BYTES or first_settled(t, from) ~= nil
+end
+
 -- Returns the units that are held at `now`, and whether another entry has room.
 local function held_at(t, now)
   local held, at = live_at(t, now)
-  return held, #t.entries - at + 1 < MAX_ENTRIES * ENTRY_BYTES
+  return held, has_room(t, at)
 end
 
 -- Forgets the entries that have expired.
@@ -220,8 +235,14 @@ local function place_of(t, e)
   return first * ENTRY_BYTES + 1
 end
 
--- Adds an entry. Units without a name join another one as `joined_by` says.
+-- Adds an entry. In a full table, the settled entry that expires first is forgotten. Units without a name join another entry
+-- as `joined_by` says.
 local function insert_entry(t, e)
+  local settled = #t.entries >= MAX_ENTRIES * ENTRY_BYTES and first_settled(t, 1)
+  if settled then
+    replace_entry(t, settled, '')
+    read_expiries(t)
+  end
   t.held = t.held + held_by(e)
   local place = place_of(t, e)
   local joined = joined_by(t, e, place)

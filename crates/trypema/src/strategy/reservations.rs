@@ -178,9 +178,10 @@ impl ReservationTable {
         self.entries.is_empty()
     }
 
-    /// Whether another entry has room at `now`.
+    /// Whether another entry has room at `now`. In a full table, it takes the place of a settled one.
     pub(crate) fn has_room(&self, now: Timestamp) -> bool {
-        self.live(now).len() < MAX_ENTRIES
+        let live = self.live(now);
+        live.len() < MAX_ENTRIES || live.iter().any(|entry| entry.state == EntryState::Settled)
     }
 
     /// Returns the reservation with this id, unless it has expired.
@@ -246,9 +247,17 @@ impl ReservationTable {
     /// Adds an entry. Units without a name join the entry before them, if that was recorded and expires at the
     /// same time: so callers at one time share an entry.
     ///
-    /// A debit needs no room. In a full table, its units join the last units without a name, and all of them
+    /// In a full table, the settled entry that expires first is forgotten: if its request is repeated, it counts again,
+    /// which is stricter.
+    ///
+    /// A debit needs no room. In a full table without settled entries, its units join the last units without a name, and all of them
     /// expire at the later time. So a table never has more than one entry too many.
     pub(crate) fn insert(&mut self, mut entry: Entry) {
+        if self.entries.len() >= MAX_ENTRIES
+            && let Some(settled) = self.entries.iter().position(|entry| entry.state == EntryState::Settled)
+        {
+            self.entries.remove(settled);
+        }
         self.held = self.held.saturating_add(entry.held());
         if let Some(index) = self.joined_by(&entry) {
             let joined = self.entries.remove(index);

@@ -36,8 +36,8 @@ fn catch_up(scene: &Scene) {
     scene.heal();
     let is_done = || {
         scene.clock.advance(Duration::from_millis(500));
-        let counts = scene.engine.undone();
-        counts.kept == 0 && counts.pending == 0
+        let counts = scene.engine.backlog();
+        counts.kept == 0 && counts.to_undo == 0
     };
     wait_until("Redis to know the reservations", is_done).unwrap();
     wait_for(scene.engine.wait_for_settlements());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trypema::RateLimiter;
-use trypema::rules::Engine;
+use trypema::rules::{Engine, Request};
 use trypema_testkit::blocking::{connect, wait_for};
 use trypema_testkit::redis::{FaultProxy, Server, wait_until};
 
@@ -17,7 +17,7 @@ type Fault = fn(&FaultProxy);
 fn undo_everything(scene: &Scene) {
     let is_done = || {
         scene.clock.advance(Duration::from_millis(500));
-        scene.engine.undone().pending == 0
+        scene.engine.backlog().to_undo == 0
     };
     wait_until("the attempts to be undone", is_done).unwrap();
     wait_for(scene.engine.wait_for_settlements());
@@ -34,8 +34,8 @@ fn what_an_attempt_without_an_answer_reserved_is_given_back() {
             scene.heal();
             undo_everything(&scene);
             assert_eq!(scene.left(), [2, 100], "{provider}");
-            let counts = scene.engine.undone();
-            assert_eq!((counts.done, counts.given_up), (2, 0), "{provider}: {counts:?}");
+            let counts = scene.engine.backlog();
+            assert_eq!((counts.undone, counts.given_up), (2, 0), "{provider}: {counts:?}");
         }
     }
 }
@@ -72,8 +72,8 @@ fn undoing_is_given_up_when_redis_is_away_for_longer_than_the_reservation_lasts(
         assert!(reserve(&scene.engine, &a_minute()).is_err(), "{provider}");
         scene.proxy.refuse();
         undo_everything(&scene);
-        let counts = scene.engine.undone();
-        assert!(counts.done + counts.given_up == 2, "{provider}: {counts:?}");
+        let counts = scene.engine.backlog();
+        assert!(counts.undone + counts.given_up == 2, "{provider}: {counts:?}");
     }
 }
 
@@ -96,11 +96,13 @@ rules:
     let (engine, reader) = (engine(Duration::from_millis(50)), engine(Duration::from_secs(20)));
     wait_until("a connection", || wait_for(engine.holders("slots|user=ann")).is_ok()).unwrap();
     control.command(&["CLIENT", "PAUSE", "150", "ALL"]).unwrap();
-    assert!(reserve(&engine, &a_minute()).is_err());
-    wait_until("the attempt to be undone", || engine.undone().pending == 0 && engine.undone().done == 2)
+    let ann = [("user", "ann")];
+    let lost = wait_for(engine.reserve(&Request::new(&ann), &a_minute())).unwrap_err();
+    assert!(lost.is_store_failure(), "{lost}");
+    wait_until("the attempt to be undone", || engine.backlog().to_undo == 0 && engine.backlog().undone == 2)
         .unwrap();
     assert_eq!(wait_for(reader.holders("slots|user=ann")).unwrap().unwrap(), []);
-    let explained = wait_for(reader.explain(&trypema::rules::Request::new(&[("user", "ann")]))).unwrap();
+    let explained = wait_for(reader.explain(&Request::new(&ann))).unwrap();
     let left: Vec<u64> = explained.applying().map(|rule| rule.left).collect();
     assert_eq!(left, [2, 100]);
 }

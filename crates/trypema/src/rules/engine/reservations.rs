@@ -1,22 +1,22 @@
 //! Reserving, settling, releasing and renewing.
 
 mod background;
+mod backlog;
 mod ending;
 mod holders;
 mod kept;
 mod running;
-mod undoing;
 mod waiting;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 pub(in crate::rules) use background::EndedReservation;
+pub(in crate::rules) use backlog::Backlog;
+pub use backlog::BacklogCounts;
+use backlog::PendingUndo;
 pub(in crate::rules) use ending::{Report, Spawner};
 pub(in crate::rules) use running::RunningSettlements;
-use undoing::PendingUndo;
-pub(in crate::rules) use undoing::Undoings;
-pub use undoing::UndoneCounts;
 pub(in crate::rules) use waiting::Waitlist;
 
 use super::{Engine, PlanDecisions};
@@ -40,8 +40,9 @@ impl Engine {
     /// request really cost. Concurrency rules apply, too: the reservation holds their slots.
     ///
     /// The units are taken from the store and never from a lease, so any server can settle the reservation
-    /// if the counters are in Redis. While the store is unreachable, the failure policy decides; units that it
-    /// counts in this process cannot be settled.
+    /// if the counters are in Redis. While the store is unreachable, the failure policy decides. What it counts in
+    /// this process is settled by this engine until the store is back, and then by any. What a call that failed
+    /// may have reserved is undone when the store answers again.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -151,7 +152,7 @@ impl Engine {
         let ttl = plan.shortest_hold().map_or(ttl, |hold| hold.min(ttl));
         let provider = self.provider();
         let deadline = provider.deadline();
-        let attempt = self.undoings.new_attempt(name.id);
+        let attempt = self.backlog.new_attempt(name.id);
         let mut parts = ReservedParts::default();
         let decisions = {
             let if_cancelled = UndoIfCancelled::new(self, &plan, attempt, ttl);
@@ -201,7 +202,7 @@ impl Engine {
             return Ok(response);
         }
         let receipts = (response.receipts.clone(), response.independent_receipts.clone());
-        let spend = self.undoings.reserve_verb(response.failures.len());
+        let spend = self.backlog.reserve_verb(response.failures.len());
         let decided = failure_policy::after_reserve(self.provider(), request, response, spend, policy_of);
         if let Some(allowed) = decided.as_ref().ok().filter(|decided| decided.is_allowed()) {
             self.keep_here(request, allowed, policy_of, &mut lost);

@@ -47,7 +47,7 @@ local function confirm_entry(t, id, attempt, now)
     return
   end
   t.is_changed = true
-  if count == MAX_CONFIRMATIONS or #t.entries >= MAX_ENTRIES * ENTRY_BYTES then
+  if count == MAX_CONFIRMATIONS or not has_room(t, 1) then
     open.attempt = NO_ATTEMPT
     replace_entry(t, open.at, packed(open))
     return
@@ -89,14 +89,14 @@ local function undo_entry(t, id, attempt, marked_until, now)
   if marked_until == 0 then
     return removed
   end
-  local has_room = #t.entries < MAX_ENTRIES * ENTRY_BYTES
-  if has_room then
+  local is_full = not has_room(t, 1)
+  if not is_full then
     insert_entry(t, {
       id = id, request = string.rep('\0', 8), attempt = attempt, units = 0, recorded = now, window_end = 0, count = 0,
       expires_at = marked_until, state = UNDONE,
     })
   end
-  return removed, not removed and not has_room
+  return removed, not removed and is_full
 end
 
 -- Lets nothing undo a reservation any more, because its holder has been answered.

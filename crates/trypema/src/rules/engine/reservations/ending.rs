@@ -78,7 +78,7 @@ impl Engine {
     /// Settles the parts of a reservation: those that this process keeps, and the others in the store.
     async fn settle_everywhere(&self, settlements: &[SettleRequest<'_>]) -> Vec<SettleResult> {
         let provider = self.provider();
-        if !self.undoings.is_keeping() {
+        if !self.backlog.is_keeping() {
             return provider.settle_all(settlements, provider.deadline()).wait().await;
         }
         let kept: Vec<Option<SettleResult>> = settlements.iter().map(|one| self.settle_kept(one)).collect();
@@ -96,7 +96,7 @@ impl Engine {
 
     async fn renew_everywhere(&self, renewals: &[RenewRequest<'_>]) -> Vec<RenewResult> {
         let provider = self.provider();
-        if !self.undoings.is_keeping() {
+        if !self.backlog.is_keeping() {
             return provider.renew_all(renewals, provider.deadline()).wait().await;
         }
         let kept: Vec<Option<RenewResult>> = renewals.iter().map(|one| self.renew_kept(one)).collect();

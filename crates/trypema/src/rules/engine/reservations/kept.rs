@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::undoing::PendingUndo;
+use super::backlog::PendingUndo;
 
 use crate::check::{Check, Deadline, Receipts, TakeRequest};
 use crate::clock::Timestamp;
@@ -85,7 +85,7 @@ impl Engine {
     /// Settles the part of a reservation that is kept here. `None` if it is not.
     pub(super) fn settle_kept(&self, request: &SettleRequest<'_>) -> Option<SettleResult> {
         let (now, check) = (self.clock().now(), &request.check);
-        let mut state = self.undoings.lock();
+        let mut state = self.backlog.lock();
         let part = state.kept.get_mut(&(request.id, check.key.into()))?;
         if !part.is_open(now) {
             let status = match part.counted.is_some() && request.id.is_chosen() {
@@ -120,7 +120,7 @@ impl Engine {
         request: &RenewRequest<'_>,
     ) -> Option<Result<Option<RenewedCheck>, TrypemaError>> {
         let now = self.clock().now();
-        let mut state = self.undoings.lock();
+        let mut state = self.backlog.lock();
         let part = state.kept.get_mut(&(request.id, request.check.key.into()))?;
         if !part.is_open(now) {
             return Some(Ok(None));
@@ -167,7 +167,7 @@ impl Engine {
     /// Returns the reservations of a counter that are kept here.
     pub(super) fn kept_holders(&self, key: &str) -> Vec<HeldReservation> {
         let now = self.clock().now();
-        let state = self.undoings.lock();
+        let state = self.backlog.lock();
         let of_key = state.kept.iter().filter(|((_, counter), _)| **counter == *key);
         of_key.filter_map(|(_, part)| part.held(now)).collect()
     }
@@ -176,12 +176,12 @@ impl Engine {
     pub(super) async fn move_kept(&self, names: &[KeptName]) -> usize {
         let set = self.set.load_full();
         for (moved, name) in names.iter().enumerate() {
-            let Some(part) = self.undoings.kept_part(name) else { continue };
+            let Some(part) = self.backlog.kept_part(name) else { continue };
             let is_there = self.move_part(&set, &name.1, &part).await;
             if !is_there {
                 return moved;
             }
-            self.undoings.end_move(name, &part);
+            self.backlog.end_move(name, &part);
         }
         names.len()
     }

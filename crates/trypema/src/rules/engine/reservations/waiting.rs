@@ -110,7 +110,7 @@ impl Engine {
         }
         plan.decide(&decisions.outcomes, &decisions.decisions);
         let (parts, log_only_rules) = (ReservedParts::default(), LogOnlyRules::DecideInTheEnd);
-        let attempt = self.undoings.new_attempt(name.id);
+        let attempt = self.backlog.new_attempt(name.id);
         Ok(TriedReservation { plan, decisions, parts, name, attempt, ttl, deadline, log_only_rules })
     }
 

@@ -1,8 +1,10 @@
-//! Undoes attempts to reserve whose answer was lost.
+//! The work that an engine could not do in the store, because the store failed. One task per engine does it as soon as
+//! the store answers again.
 //!
-//! The caller of such an attempt was told that the store failed, so nobody will settle what the attempt may have
-//! reserved. One task per engine undoes it as soon as the store answers again, until the units can no longer be
-//! given back. `strategy/reservations/attempts.rs` says why this takes no units from a request that was allowed.
+//! - It undoes attempts to reserve whose answer was lost. Their callers were told that the store failed, so nobody
+//!   will settle what the attempts may have reserved. It tries until the units can no longer be given back.
+//!   `strategy/reservations/attempts.rs` says why this takes no units from a request that was allowed.
+//! - It brings the reservations to the store that this process keeps (`kept.rs`).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -37,21 +39,22 @@ const BATCH: usize = 64;
 /// The shortest time for which the store remembers an undone attempt: longer than any request is under way.
 const SHORTEST_MARK: Duration = Duration::from_secs(60);
 
-/// The number of counters at which attempts to reserve were undone. Returned by [`Engine::undone`].
+/// The work of an engine that waits for the store, and what became of it: numbers of counters. Returned by
+/// [`Engine::backlog`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct UndoneCounts {
-    /// Those at which an attempt is to be undone, when the store answers again.
-    pub pending: usize,
-    /// Those at which an attempt was undone. Most had reserved nothing.
-    pub done: u64,
-    /// Those at which this process keeps a reservation that it made without the store.
-    pub kept: usize,
-    /// Those at which such a reservation was brought to the store.
-    pub moved: u64,
-    /// Those at which undoing was given up, because too many were pending or the store failed for too long. What was
-    /// reserved there stays counted.
+pub struct BacklogCounts {
+    /// Attempts to reserve that are to be undone, because their answer was lost.
+    pub to_undo: usize,
+    /// Attempts that were undone. Most had reserved nothing.
+    pub undone: u64,
+    /// Attempts that were given up, because too many were to be undone or the store failed for too long. What they
+    /// have reserved stays counted.
     pub given_up: u64,
+    /// Reservations that this process keeps, because it made them without the store.
+    pub kept: usize,
+    /// Reservations that were kept and that the store knows now.
+    pub moved: u64,
 }
 
 /// An attempt that is to be undone at one counter.
@@ -65,9 +68,9 @@ pub(super) struct PendingUndo {
     pub(super) is_answered: bool,
 }
 
-/// The attempts that an engine is to undo.
+/// The work of an engine that waits for the store.
 #[derive(Debug, Default)]
-pub(in crate::rules) struct Undoings {
+pub(in crate::rules) struct Backlog {
     state: Mutex<State>,
     done: AtomicU64,
     given_up: AtomicU64,
@@ -97,7 +100,7 @@ struct Batch {
     kept: Vec<KeptName>,
 }
 
-impl Undoings {
+impl Backlog {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -198,14 +201,14 @@ impl Undoings {
 }
 
 impl Engine {
-    /// Returns the numbers of attempts to reserve that were undone, or are to be, because their answer was lost.
-    pub fn undone(&self) -> UndoneCounts {
-        let Undoings { done, given_up, moved, .. } = &*self.undoings;
-        UndoneCounts {
-            pending: self.undoings.pending(),
-            done: done.load(Ordering::Relaxed),
+    /// Returns the numbers of the work that waits for the store: see [`BacklogCounts`].
+    pub fn backlog(&self) -> BacklogCounts {
+        let Backlog { done, given_up, moved, kept, .. } = &*self.backlog;
+        BacklogCounts {
+            to_undo: self.backlog.pending(),
+            undone: done.load(Ordering::Relaxed),
             given_up: given_up.load(Ordering::Relaxed),
-            kept: self.undoings.kept.load(Ordering::Acquire),
+            kept: kept.load(Ordering::Acquire),
             moved: moved.load(Ordering::Relaxed),
         }
     }
@@ -230,14 +233,14 @@ impl Engine {
             let give_up_at = now + undo.marked_for();
             (undo, give_up_at)
         };
-        if self.undoings.add(undos.into_iter().map(with_end)) {
+        if self.backlog.add(undos.into_iter().map(with_end)) {
             self.catch_up();
         }
     }
 
     /// Keeps parts of a reservation until the store knows them.
     pub(super) fn keep(self: &Arc<Self>, parts: Vec<(KeptName, KeptPart)>) {
-        if self.undoings.keep(parts) {
+        if self.backlog.keep(parts) {
             self.catch_up();
         }
     }
@@ -245,8 +248,8 @@ impl Engine {
     /// Starts the task that does in the store what could not be done while it was unreachable.
     fn catch_up(self: &Arc<Self>) {
         {
-            let (engine, undoings) = (Arc::clone(self), Arc::clone(&self.undoings));
-            let running = RunningTask { undoings, has_ended: false };
+            let (engine, backlog) = (Arc::clone(self), Arc::clone(&self.backlog));
+            let running = RunningTask { backlog, has_ended: false };
             let spawner: Spawner = self.spawner();
             self.run_counted(&spawner, async move { engine.undo_pending(running).await });
         }
@@ -254,9 +257,9 @@ impl Engine {
 
     async fn undo_pending(self: Arc<Self>, mut running: RunningTask) {
         let mut longest = FIRST_PAUSE;
-        while let Some(Batch { undos: batch, kept }) = running.undoings.next_batch(self.clock().now()) {
+        while let Some(Batch { undos: batch, kept }) = running.backlog.next_batch(self.clock().now()) {
             let undos: Vec<PendingUndo> = batch.iter().map(|(undo, _)| undo.clone()).collect();
-            let mut returned = ReturnedBatch { undoings: &running.undoings, batch };
+            let mut returned = ReturnedBatch { backlog: &running.backlog, batch };
             let moved = self.move_kept(&kept).await;
             let results = self.try_undo(&undos).await;
             let is_stuck = moved == 0 && !results.iter().any(|is_done| *is_done);
@@ -290,7 +293,7 @@ impl Engine {
     fn note_undone(&self, undo: &PendingUndo, result: &SettleResult) -> bool {
         let is_done = result.as_ref().is_ok_and(|settled| settled.status != SettleStatus::NoRoom);
         if is_done {
-            self.undoings.done.fetch_add(1, Ordering::Relaxed);
+            self.backlog.done.fetch_add(1, Ordering::Relaxed);
         }
         if result.as_ref().is_ok_and(|settled| settled.refunded > 0) {
             self.waitlist.release(&undo.key);
@@ -305,7 +308,7 @@ impl Engine {
 impl Engine {
     /// Gives the next attempt to reserve this number.
     pub fn number_next_attempt(&self, number: u64) {
-        self.undoings.next_attempt.store(number, Ordering::Relaxed);
+        self.backlog.next_attempt.store(number, Ordering::Relaxed);
     }
 
     /// Undoes an attempt whose answer was lost, at every counter of its request.
@@ -358,7 +361,7 @@ impl PendingUndo {
 
 /// The task that undoes attempts. If its runtime ends, the next attempt to undo starts another one.
 struct RunningTask {
-    undoings: Arc<Undoings>,
+    backlog: Arc<Backlog>,
     /// Whether it has said so itself, and another one may be running.
     has_ended: bool,
 }
@@ -366,20 +369,20 @@ struct RunningTask {
 impl Drop for RunningTask {
     fn drop(&mut self) {
         if !self.has_ended {
-            self.undoings.lock().is_running = false;
+            self.backlog.lock().is_running = false;
         }
     }
 }
 
 /// What a call to the store did not undo goes back into the queue, also if the call is cancelled.
 struct ReturnedBatch<'u> {
-    undoings: &'u Undoings,
+    backlog: &'u Backlog,
     batch: Vec<(PendingUndo, Timestamp)>,
 }
 
 impl Drop for ReturnedBatch<'_> {
     fn drop(&mut self) {
-        let mut state = self.undoings.lock();
+        let mut state = self.backlog.lock();
         state.in_flight = 0;
         state.queue.extend(self.batch.drain(..));
     }
