@@ -9,6 +9,7 @@ mod attempts;
 
 use std::time::Duration;
 
+#[cfg(feature = "rules")]
 pub(crate) use attempts::{Attempt, Undoing};
 
 use super::Origin;
