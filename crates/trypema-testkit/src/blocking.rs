@@ -41,7 +41,7 @@ pub fn connect(url: &str) -> RedisConnection {
 ///
 /// # Panics
 ///
-/// The server is not reached within [`DEADLINE`].
+/// The server is not reached within the deadline of tests.
 pub async fn dial(url: &str) -> RedisConnection {
     let deadline = SystemClock.now() + DEADLINE;
     loop {
