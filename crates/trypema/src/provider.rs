@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::check::{Check, CheckResult, Deadline, IfUnreachable, TakeRequest, TakeResponse};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
+use crate::local::RecordedUnits;
 use crate::reservation::{
     HoldersResult, RenewRequest, RenewResult, ReserveRequest, ReserveResponse, SettleRequest, SettleResult,
 };
@@ -102,8 +103,23 @@ pub(crate) trait Provider: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Refunds units that were spent by [`CheckVerb::Reserve`].
-    fn release_without_store(&self, _check: &Check<'_>, _policy: Option<OnStoreFailure>) {}
+    /// Decides a check of a reservation whose store has failed. Returns `None` if the policy is to return the error.
+    fn reserve_without_store(
+        &self,
+        _check: &Check<'_>,
+        _policy: Option<OnStoreFailure>,
+    ) -> Option<SubstituteReservation> {
+        None
+    }
+
+    /// Sets the cost of a check that [`reserve_without_store`](Self::reserve_without_store) has charged.
+    fn settle_without_store(
+        &self,
+        _check: &Check<'_>,
+        _charged: RecordedUnits,
+        _policy: Option<OnStoreFailure>,
+    ) {
+    }
 
     /// Refunds units that were counted in this process because the store had failed. Returns `None` if the
     /// policy counts nothing here.
@@ -194,8 +210,14 @@ pub(crate) enum CheckVerb {
     /// Spends the cost like a take, for a reservation that this process keeps: the store is not charged for it by
     /// itself.
     Reserve,
-    /// The same, even if the cost does not fit.
-    ReserveMore,
+}
+
+/// The decision of a failure policy on a reservation.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SubstituteReservation {
+    pub(crate) decision: Decision,
+    /// The units that the counters of this process recorded, if they counted any.
+    pub(crate) charged: Option<RecordedUnits>,
 }
 
 /// Identifies a take of any provider, so that it can be refunded once.

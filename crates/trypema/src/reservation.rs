@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::check::{Check, TakeRequest, TakeResponse};
 use crate::clock::Timestamp;
 use crate::error::TrypemaError;
+use crate::local::RecordedUnits;
 use crate::strategy::reservations::{Attempt, Entry, ReservationId};
 
 /// Takes the checks of a request like [`TakeRequest`], under a name.
@@ -45,14 +46,15 @@ pub(crate) struct ReservedCheck {
     pub(crate) is_known: bool,
     /// Whether it has been settled or released since, so that it holds nothing.
     pub(crate) is_ended: bool,
-    /// Whether this process keeps it, because the store was unreachable.
-    pub(crate) is_kept_here: bool,
+    /// The units that the counters of this process recorded, if it keeps the reservation because the store was
+    /// unreachable.
+    pub(crate) kept_here: Option<RecordedUnits>,
 }
 
 impl ReservedCheck {
     /// Returns a part that was reserved in the store.
     pub(crate) fn made(expires_in: Duration) -> Self {
-        Self { expires_in, is_known: false, is_ended: false, is_kept_here: false }
+        Self { expires_in, is_known: false, is_ended: false, kept_here: None }
     }
 
     /// Returns a part that an earlier request had reserved in the store.
@@ -61,8 +63,8 @@ impl ReservedCheck {
     }
 
     /// Returns a part that this process keeps.
-    pub(crate) fn kept_here(expires_in: Duration) -> Self {
-        Self { is_kept_here: true, ..Self::made(expires_in) }
+    pub(crate) fn kept_here(expires_in: Duration, charged: RecordedUnits) -> Self {
+        Self { kept_here: Some(charged), ..Self::made(expires_in) }
     }
 }
 

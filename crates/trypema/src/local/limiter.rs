@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 #[cfg(feature = "rules")]
-pub(super) use reservations::RecordedUnits;
+pub(crate) use reservations::RecordedUnits;
 
 use super::handle::LocalKeyHandle;
 use super::map::{Bound, HashedKey, KeyCall, NewState, StateMap};

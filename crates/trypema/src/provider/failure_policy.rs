@@ -17,6 +17,7 @@
 use super::RefundResult;
 use super::{
     AnyReceipt, CheckVerb, Fallback, OnStoreFailure, Provider, RecordMode, RecordRequest, RefundRequest,
+    SubstituteReservation,
 };
 use crate::check::{
     Check, CheckResult, Deadline, Failed, IfUnreachable, Receipts, TakeRequest, TakeResponse,
@@ -59,7 +60,8 @@ pub(crate) async fn after_take(
         return Ok(response);
     }
     let decided = decide_failed(provider, request.checks, &response, CheckVerb::Take, policy_of);
-    let is_allowed = decided.as_ref().is_ok_and(|decisions| decisions.iter().all(Decision::is_allowed));
+    let is_allowed =
+        decided.as_ref().is_ok_and(|decided| decided.iter().all(|one| one.decision.is_allowed()));
     if !is_allowed {
         roll_back(provider, request, &mut response).await;
         if decided.is_ok() {
@@ -69,7 +71,7 @@ pub(crate) async fn after_take(
     if is_allowed && request.receipts == Receipts::Wanted {
         response.receipts.resize_with(request.checks.len(), || None);
     }
-    for (failed, decision) in response.failures.iter().zip(decided?) {
+    for (failed, SubstituteReservation { decision, .. }) in response.failures.iter().zip(decided?) {
         if let Some(place) = response.decisions.get_mut(failed.index) {
             *place = Some(decision);
         }
@@ -91,18 +93,15 @@ pub(crate) fn after_reserve(
     policy_of: &PolicyOf<'_>,
 ) -> Result<ReserveResponse, TrypemaError> {
     let checks = request.take.checks;
-    let decisions = decide_failed(provider, checks, &response, spend, policy_of)?;
-    let is_allowed = decisions.iter().all(Decision::is_allowed);
-    for (failed, decision) in response.failures.iter().zip(decisions) {
+    let decided = decide_failed(provider, checks, &response, spend, policy_of)?;
+    let is_allowed = decided.iter().all(|one| one.decision.is_allowed());
+    for (failed, SubstituteReservation { decision, charged }) in response.failures.iter().zip(decided) {
         if let Some(place) = response.decisions.get_mut(failed.index) {
             *place = Some(decision);
         }
-        let is_kept = is_allowed
-            && spend == CheckVerb::Reserve
-            && !decision.is_uncounted()
-            && checks.get(failed.index).is_some_and(Check::is_reservable);
-        if let (true, Some(place)) = (is_kept, response.receipts.get_mut(failed.index)) {
-            *place = Some(ReservedCheck::kept_here(request.ttl));
+        let kept = charged.filter(|_| is_allowed);
+        if let (Some(charged), Some(place)) = (kept, response.receipts.get_mut(failed.index)) {
+            *place = Some(ReservedCheck::kept_here(request.ttl, charged));
         }
     }
     Ok(response)
@@ -133,7 +132,7 @@ fn decide_failed<R>(
     response: &TakeResponse<R>,
     spend: CheckVerb,
     policy_of: &PolicyOf<'_>,
-) -> Result<Vec<Decision>, TrypemaError> {
+) -> Result<Vec<SubstituteReservation>, TrypemaError> {
     let check_of = |failed: &Failed| checks.get(failed.index).copied().ok_or_else(|| failed.error.clone());
     let decide_as = |failed: &Failed, check: Check<'_>, verb: CheckVerb| {
         let fallback = Fallback { check, verb, policy: policy_of(failed.index) };
@@ -141,36 +140,46 @@ fn decide_failed<R>(
     };
     let decide_one = |failed: &Failed, verb: CheckVerb| decide_as(failed, check_of(failed)?, verb);
     let peeked = response.failures.iter().map(|failed| decide_one(failed, CheckVerb::Peek));
-    let mut decisions: Vec<Decision> = peeked.collect::<Result<_, _>>()?;
-    let is_denied = !decisions.iter().all(Decision::is_allowed);
-    for (failed, decision) in response.failures.iter().zip(&mut decisions) {
+    let uncharged = |decision| SubstituteReservation { decision, charged: None };
+    let mut decided: Vec<SubstituteReservation> =
+        peeked.map(|decision| decision.map(uncharged)).collect::<Result<_, _>>()?;
+    let is_allowed = |decided: &[SubstituteReservation]| decided.iter().all(|one| one.decision.is_allowed());
+    let is_denied = !is_allowed(&decided);
+    for (failed, one) in response.failures.iter().zip(&mut decided) {
         // Denied checks are taken as well, so that the observer sees them and the strategy can count the
         // denial.
-        if !is_denied || !decision.is_allowed() {
-            *decision = decide_one(failed, spend)?;
+        if is_denied && one.decision.is_allowed() {
+            continue;
         }
+        *one = match spend {
+            CheckVerb::Reserve => {
+                let reserved = provider.reserve_without_store(&check_of(failed)?, policy_of(failed.index));
+                reserved.ok_or_else(|| failed.error.clone())?
+            }
+            spend => uncharged(decide_one(failed, spend)?),
+        };
     }
-    if !is_denied && !decisions.iter().all(Decision::is_allowed) {
+    if !is_denied && !is_allowed(&decided) {
         // A concurrent request used up a limit after the peek: refund the units that this request took.
-        for (failed, decision) in response.failures.iter().zip(&decisions) {
-            let (true, Some(check)) = (decision.is_allowed(), checks.get(failed.index)) else { continue };
+        for (failed, one) in response.failures.iter().zip(&decided) {
+            let (true, Some(check)) = (one.decision.is_allowed(), checks.get(failed.index)) else { continue };
             let policy = policy_of(failed.index);
-            match spend {
-                CheckVerb::Reserve => provider.release_without_store(check, policy),
-                _ => drop(provider.refund_without_store(check, policy)),
+            match one.charged {
+                Some(charged) => provider.settle_without_store(&Check { cost: 0, ..*check }, charged, policy),
+                None => drop(provider.refund_without_store(check, policy)),
             }
         }
     }
-    if !decisions.iter().all(Decision::is_allowed) {
+    if !is_allowed(&decided) {
         // The others are charged nothing, so they say what is left.
-        for (failed, decision) in response.failures.iter().zip(&mut decisions) {
+        for (failed, SubstituteReservation { decision, .. }) in response.failures.iter().zip(&mut decided) {
             if decision.is_allowed() {
                 let usage = decide_as(failed, check_of(failed)?.usage(), CheckVerb::Peek)?;
                 *decision = if usage.is_allowed() { usage } else { *decision };
             }
         }
     }
-    Ok(decisions)
+    Ok(decided)
 }
 
 /// Returns the decision of the policy, or `error` if the policy is to fail. Errors other than store

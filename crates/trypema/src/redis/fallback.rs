@@ -10,7 +10,11 @@ use super::key::RedisKey;
 use super::protocol::Verb;
 use super::verb_call::{VerbArgs, VerbCall};
 use crate::clock::{ClockSource, Timestamp};
+#[cfg(feature = "rules")]
+use crate::decision::Decision;
 use crate::decision::DecisionTime;
+#[cfg(feature = "rules")]
+use crate::local::RecordedUnits;
 use crate::local::{Bound, LocalLimiter, WhenFull};
 use crate::strategy::{Call, Payment, Spend, Strategy, Wire};
 
@@ -100,25 +104,22 @@ impl<S: Wire> FallbackCounters<S> {
     }
 
     fn decide_locally<'l>(&self, instances: NonZeroU32, call: VerbCall<'_, 'l, S::Limit>) -> S::Decision<'l> {
-        let VerbCall { key, limit, args: args @ VerbArgs { verb, cost, payment, .. } } = call;
-        let bound = Bound { max_keys: MAX_KEYS, when_full: WhenFull::Share };
-        let local = self.local.get_or_init(|| LocalLimiter::new(ClockSource::System, Some(bound), None));
-        let cost_here = match payment {
-            Payment::Prepaid => weight_of::<S>(instances, limit, cost),
-            // These may overdraw the limit, so that they need not fit.
-            Payment::Postpaid | Payment::Debit => cost.saturating_mul(u64::from(instances.get())),
-        };
-        let spend = Spend { cost: cost_here, ..args.spend() };
+        let VerbCall { key, limit, args: args @ VerbArgs { verb, cost, .. } } = call;
+        let (local, spend) = (self.local(), weighed::<S>(instances, limit, args));
         let found = match verb {
             Verb::Peek => local.peek_at(key.as_str(), limit, spend),
             _ => local.spend_at(key.as_str(), limit, spend),
         };
-        // The engine charges Redis for reservations itself, under their ids.
-        if S::is_admitted(&found.outcome) && cost > 0 && !matches!(verb, Verb::Peek | Verb::Hold) {
+        if S::is_admitted(&found.outcome) && cost > 0 && verb != Verb::Peek {
             let counts_until = ClockSource::System.now() + Duration::from_micros(S::retention_us(limit));
             self.add_uncharged(key, UnchargedUnits { units: cost, counts_until });
         }
         S::decision(limit, found.outcome, found.decided_at.substitute())
+    }
+
+    fn local(&self) -> &LocalLimiter<S> {
+        let bound = Bound { max_keys: MAX_KEYS, when_full: WhenFull::Share };
+        self.local.get_or_init(|| LocalLimiter::new(ClockSource::System, Some(bound), None))
     }
 
     /// Adds to the units that Redis is to be charged for. If there are too many such keys, the units are
@@ -160,12 +161,41 @@ impl<S: Wire> FallbackCounters<S> {
         refunded
     }
 
-    /// Refunds units of a reservation that was counted here.
+    /// Decides a reservation, which the engine charges to Redis under its id. Returns the decision of the policy, and
+    /// the units that the counters of this process recorded; `None` if the policy is to fail.
     #[cfg(feature = "rules")]
-    pub(super) fn release(&self, on_failure: OnFailure, call: VerbCall<'_, '_, S::Limit>) {
-        let VerbCall { key, limit, args: VerbArgs { cost: units, .. } } = call;
-        if let (OnFailure::Local { instances }, Some(local)) = (on_failure, self.local.get()) {
-            local.refund_units(key.as_str(), limit, weight_of::<S>(instances, limit, units));
+    pub(super) fn reserve(
+        &self,
+        on_failure: OnFailure,
+        call: VerbCall<'_, '_, S::Limit>,
+    ) -> Option<(Decision, Option<RecordedUnits>)> {
+        let OnFailure::Local { instances } = on_failure else {
+            return self.decide(on_failure, call).map(|decision| (S::core(&decision), None));
+        };
+        let VerbCall { key, limit, args } = call;
+        let spent = self.local().spend_recorded(key.as_str(), limit, weighed::<S>(instances, limit, args));
+        let decision = S::core(&spent.decision);
+        Some((Decision { decided_at: decision.decided_at.substitute(), ..decision }, spent.receipt))
+    }
+
+    /// Sets the cost of a reservation that was charged here.
+    #[cfg(feature = "rules")]
+    pub(super) fn settle(
+        &self,
+        on_failure: OnFailure,
+        call: VerbCall<'_, '_, S::Limit>,
+        charged: RecordedUnits,
+    ) {
+        let VerbCall { key, limit, args: VerbArgs { cost, .. } } = call;
+        let (OnFailure::Local { instances }, Some(local)) = (on_failure, self.local.get()) else { return };
+        // A weight has a bound, so the weight of a difference is not the difference of weights.
+        let weight = weight_of::<S>(instances, limit, cost);
+        if weight <= charged.units {
+            let back = RecordedUnits { units: charged.units - weight, ..charged };
+            local.refund_recorded(key.as_str(), limit, back);
+        } else {
+            let more = Spend { cost: weight - charged.units, payment: Payment::Debit };
+            local.spend_at(key.as_str(), limit, more);
         }
     }
 
@@ -199,6 +229,16 @@ impl<S: Wire> FallbackCounters<S> {
     fn uncharged_by_key(&self) -> MutexGuard<'_, HashMap<RedisKey, UnchargedUnits>> {
         self.uncharged_by_key.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns what is spent here for a call.
+fn weighed<S: Strategy>(instances: NonZeroU32, limit: &S::Limit, args: VerbArgs) -> Spend {
+    let cost = match args.payment {
+        Payment::Prepaid => weight_of::<S>(instances, limit, args.cost),
+        // These may overdraw the limit, so that they need not fit.
+        Payment::Postpaid | Payment::Debit => args.cost.saturating_mul(u64::from(instances.get())),
+    };
+    Spend { cost, ..args.spend() }
 }
 
 /// Returns the units to count here for `cost`: once per instance, but no more than the capacity. So a

@@ -120,19 +120,20 @@ local function live_at(t, now)
   return held, at
 end
 
--- Returns where the first settled entry at or after `from` begins.
-local function first_settled(t, from)
+-- Returns where the first entry at or after `from` begins that only remembers something: a settled one or a mark.
+local function first_forgettable(t, from)
   for at = from, #t.entries, ENTRY_BYTES do
-    if t.entries:byte(at + ENTRY_BYTES - 1) == SETTLED then
+    local state = t.entries:byte(at + ENTRY_BYTES - 1)
+    if state == SETTLED or state == UNDONE then
       return at
     end
   end
 end
 
 -- Whether another entry has room behind those before `from`, which have expired. In a full table, it takes the place of a
--- settled one.
+-- settled one or of a mark.
 local function has_room(t, from)
-  return #t.entries - from + 1 < MAX_ENTRIES * ENTRY_BYTES or first_settled(t, from) ~= nil
+  return #t.entries - from + 1 < MAX_ENTRIES * ENTRY_BYTES or first_forgettable(t, from) ~= nil
 end
 
 -- Returns the units that are held at `now`, and whether another entry has room.
@@ -235,12 +236,12 @@ local function place_of(t, e)
   return first * ENTRY_BYTES + 1
 end
 
--- Adds an entry. In a full table, the settled entry that expires first is forgotten. Units without a name join another entry
+-- Adds an entry. In a full table, the settled entry or mark that expires first is forgotten. Units without a name join another entry
 -- as `joined_by` says.
 local function insert_entry(t, e)
-  local settled = #t.entries >= MAX_ENTRIES * ENTRY_BYTES and first_settled(t, 1)
-  if settled then
-    replace_entry(t, settled, '')
+  local forgotten = #t.entries >= MAX_ENTRIES * ENTRY_BYTES and first_forgettable(t, 1)
+  if forgotten then
+    replace_entry(t, forgotten, '')
     read_expiries(t)
   end
   t.held = t.held + held_by(e)

@@ -58,7 +58,7 @@ pub(crate) struct Entry {
     pub(crate) id: ReservationId,
     /// A digest of the request that made the reservation. The same name with another request is a conflict.
     pub(crate) request: u64,
-    /// The number of the attempt that made the entry.
+    /// The number of an attempt that made or found the reservation; 0 if nothing undoes it.
     pub(crate) attempt: u64,
     /// The reserved units or, once settled, those that were really spent.
     pub(crate) units: u64,
@@ -121,6 +121,11 @@ impl Entry {
         self.id == id && matches!(self.state, EntryState::Open | EntryState::Settled)
     }
 
+    /// Whether the entry only remembers something, and is forgotten where a table is full.
+    fn makes_room(&self) -> bool {
+        matches!(self.state, EntryState::Settled | EntryState::Undone)
+    }
+
     fn is_open(&self, id: ReservationId) -> bool {
         self.id == id && self.state == EntryState::Open
     }
@@ -179,10 +184,10 @@ impl ReservationTable {
         self.entries.is_empty()
     }
 
-    /// Whether another entry has room at `now`. In a full table, it takes the place of a settled one.
+    /// Whether another entry has room at `now`. In a full table, it takes the place of a settled one or of a mark.
     pub(crate) fn has_room(&self, now: Timestamp) -> bool {
         let live = self.live(now);
-        live.len() < MAX_ENTRIES || live.iter().any(|entry| entry.state == EntryState::Settled)
+        live.len() < MAX_ENTRIES || live.iter().any(Entry::makes_room)
     }
 
     /// Returns the reservation with this id, unless it has expired.
@@ -248,14 +253,14 @@ impl ReservationTable {
     /// Adds an entry. Units without a name join the entry before them, if that was recorded and expires at the
     /// same time: so callers at one time share an entry.
     ///
-    /// In a full table, the settled entry that expires first is forgotten: if its request is repeated, it counts again,
-    /// which is stricter.
+    /// In a full table, the settled entry or mark that expires first is forgotten: if its request is repeated or still
+    /// arrives, it counts, which is stricter.
     ///
-    /// A debit needs no room. In a full table without settled entries, its units join the last units without a name, and all of them
+    /// A take without a name needs no room. In a full table, its units join the last units without a name, and all of them
     /// expire at the later time. So a table never has more than one entry too many.
     pub(crate) fn insert(&mut self, mut entry: Entry) {
         if self.entries.len() >= MAX_ENTRIES
-            && let Some(settled) = self.entries.iter().position(|entry| entry.state == EntryState::Settled)
+            && let Some(settled) = self.entries.iter().position(Entry::makes_room)
         {
             self.entries.remove(settled);
         }

@@ -77,12 +77,11 @@ fn what_lasts_longer_than_the_outage_is_settled_by_any_process() {
 #[test]
 fn what_was_settled_during_the_outage_counts_once_afterwards() {
     on_every_outage(|provider, scene| {
-        for (tokens, rest) in [(10, 90), (45, 45)] {
+        for tokens in [10, 45] {
             let mut reserved = reserve_here(scene);
             let settled = wait_for(reserved.settle(&[("tokens", tokens)])).unwrap();
             assert!(settled.is_complete(), "{provider}: {settled:?}");
             assert_eq!(counted(&settled), [1, tokens], "{provider}");
-            let _ = rest;
         }
         let mut released = reserve_here(scene);
         assert_eq!(counted(&wait_for(released.release())), [0, 0], "{provider}");
@@ -125,4 +124,21 @@ fn an_id_names_what_this_process_keeps() {
         catch_up(scene);
         assert_eq!(scene.left(), [2, 95], "{provider}");
     });
+}
+
+/// One of five instances counts each unit five times, but a call that fits the limit always fits: so the weight of 30
+/// units is 100, and that of the 10 units that were spent is 50.
+#[test]
+fn an_instance_gives_back_no_more_than_it_charged() {
+    for (provider, new) in SHARED {
+        let scene = Scene::with_policy(new, OnFailure::Local { instances: NonZeroU32::new(5).unwrap() });
+        scene.proxy.refuse();
+        let mut reserved = reserve_here(&scene);
+        assert_eq!(counted(&wait_for(reserved.settle(&[("tokens", 10)])).unwrap()), [1, 10], "{provider}");
+        let next = reserve(&scene.engine, &a_minute()).unwrap();
+        let denied_by = next.verdict().decided_by().map(|rule| rule.rule.id.clone());
+        assert_eq!(denied_by.as_deref(), Some("tokens"), "{provider}: 50 of 100 are left, and 30 weigh 100");
+        catch_up(&scene);
+        assert_eq!(scene.left(), [2, 90], "{provider}");
+    }
 }

@@ -104,5 +104,5 @@ rules:
     assert_eq!(wait_for(reader.holders("slots|user=ann")).unwrap().unwrap(), []);
     let explained = wait_for(reader.explain(&Request::new(&ann))).unwrap();
     let left: Vec<u64> = explained.applying().map(|rule| rule.left).collect();
-    assert_eq!(left, [2, 100]);
+    assert_eq!(left, [100, 2], "of the month, and slots");
 }

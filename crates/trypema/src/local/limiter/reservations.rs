@@ -9,10 +9,10 @@ use crate::local::shard::Shard;
 use crate::strategy::{Concurrency, Recorded, Refund, Spend, Strategy};
 
 /// The units that a counter recorded.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::local) struct RecordedUnits {
-    pub(in crate::local) recorded: Recorded,
-    pub(in crate::local) units: u64,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RecordedUnits {
+    pub(crate) recorded: Recorded,
+    pub(crate) units: u64,
 }
 
 impl<S: Strategy> LocalLimiter<S> {
@@ -34,7 +34,7 @@ impl<S: Strategy> LocalLimiter<S> {
     }
 
     /// Spends by any payment, without notifying the observer. The receipt tells when which units were recorded.
-    pub(in crate::local) fn spend_recorded<'l>(
+    pub(crate) fn spend_recorded<'l>(
         &self,
         key: &str,
         limit: &'l S::Limit,
@@ -54,7 +54,7 @@ impl<S: Strategy> LocalLimiter<S> {
     }
 
     /// Refunds units that were recorded there, as far as they still count. Returns their number.
-    pub(in crate::local) fn refund_recorded(
+    pub(crate) fn refund_recorded(
         &self,
         key: &str,
         limit: &S::Limit,

@@ -9,9 +9,10 @@ use super::{CheckWithVerb, HasRedisLimiter, KeyedCheck};
 use crate::check::{Check, CheckResult, Deadline, IfUnreachable, TakeRequest, TakeResponse};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
+use crate::local::RecordedUnits;
 use crate::provider::{
     AnyReceipt, CheckVerb, Fallback, MaybeReady, OnStoreFailure, Provider, RecordMode, RecordRequest,
-    RefundRequest, RefundResult, TakeResult,
+    RefundRequest, RefundResult, SubstituteReservation, TakeResult,
 };
 use crate::reservation::{
     HoldersResult, RenewRequest, RenewResult, ReserveRequest, ReserveResponse, SettleRequest, SettleResult,
@@ -128,17 +129,35 @@ impl Provider for RedisRateLimiterProvider {
             CheckVerb::Debit => (Verb::Take, Payment::Debit),
             CheckVerb::Peek => (Verb::Peek, check.payment()),
             CheckVerb::Reserve => (Verb::Hold, check.payment()),
-            CheckVerb::ReserveMore => (Verb::Hold, Payment::Debit),
         };
         let args = VerbArgs::new(verb, check.cost).with_payment(payment);
         self.decide_without(check, args, self.policy(fallback.policy))
     }
 
-    fn release_without_store(&self, check: &Check<'_>, policy: Option<OnStoreFailure>) {
+    fn reserve_without_store(
+        &self,
+        check: &Check<'_>,
+        policy: Option<OnStoreFailure>,
+    ) -> Option<SubstituteReservation> {
         let (key, policy) = (RedisKey::encode(check.key), self.policy(policy));
         with_strategy!(check.limit, |S, limit| {
-            let args = VerbArgs::new(Verb::Settle, check.cost);
-            HasRedisLimiter::<S>::limiter(self).fallback.release(policy, VerbCall::new(&key, limit, args));
+            let args = VerbArgs::new(Verb::Hold, check.cost).with_payment(check.payment());
+            let fallback = &HasRedisLimiter::<S>::limiter(self).fallback;
+            let (decision, charged) = fallback.reserve(policy, VerbCall::new(&key, limit, args))?;
+            Some(SubstituteReservation { decision, charged })
+        })
+    }
+
+    fn settle_without_store(
+        &self,
+        check: &Check<'_>,
+        charged: RecordedUnits,
+        policy: Option<OnStoreFailure>,
+    ) {
+        let (key, policy) = (RedisKey::encode(check.key), self.policy(policy));
+        with_strategy!(check.limit, |S, limit| {
+            let call = VerbCall::new(&key, limit, VerbArgs::new(Verb::Settle, check.cost));
+            HasRedisLimiter::<S>::limiter(self).fallback.settle(policy, call, charged);
         })
     }
 

@@ -438,7 +438,8 @@ struct ReservedPart {
 impl ReservedParts {
     fn add(&mut self, outcomes: &[usize], reserved: &[Option<ReservedCheck>]) {
         let part = |(outcome, part): (&usize, &Option<ReservedCheck>)| {
-            let ReservedCheck { expires_in, is_known, is_ended, is_kept_here } = (*part)?;
+            let ReservedCheck { expires_in, is_known, is_ended, kept_here } = (*part)?;
+            let is_kept_here = kept_here.is_some();
             Some(ReservedPart { outcome: *outcome, expires_in, is_known, is_ended, is_kept_here })
         };
         self.parts.extend(outcomes.iter().zip(reserved).filter_map(part));

@@ -27,7 +27,7 @@ const NO_ATTEMPT: u64 = 0;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Attempt {
     pub(crate) id: ReservationId,
-    /// Unique among the attempts with this id, and not 0.
+    /// Unique among the attempts with this id, and not [`NO_ATTEMPT`].
     pub(crate) number: u64,
 }
 
@@ -128,7 +128,7 @@ impl ReservationTable {
     /// Lets nothing undo a reservation any more, because its holder has been answered.
     pub(super) fn forget_attempts(&mut self, id: ReservationId) {
         if id.is_chosen() {
-            // Only a caller that chose the id repeats its request.
+            // Of a caller that waits under a random id, a confirmation may be left. It holds nothing, and expires.
             self.entries.retain(|entry| entry.id != id || entry.state != EntryState::Confirmed);
         }
         if let Some(open) = self.entries.iter_mut().find(|entry| entry.is_open(id)) {

@@ -8,9 +8,10 @@ use crate::error::TrypemaError;
 use crate::hybrid::HybridRateLimiterProvider;
 use crate::hybrid::state::TakeArgs;
 use crate::hybrid::verbs::decide::{Attempt, CountCall};
+use crate::local::RecordedUnits;
 use crate::provider::{
     AnyReceipt, Fallback, MaybeReady, OnStoreFailure, Provider, RecordMode, RecordRequest, RefundRequest,
-    RefundResult, TakeResult,
+    RefundResult, SubstituteReservation, TakeResult,
 };
 use crate::redis::{RedisKey, all, both};
 use crate::reservation::{
@@ -141,8 +142,21 @@ impl Provider for HybridRateLimiterProvider {
         self.redis.decide_without_store(fallback)
     }
 
-    fn release_without_store(&self, check: &Check<'_>, policy: Option<OnStoreFailure>) {
-        self.redis.release_without_store(check, policy);
+    fn reserve_without_store(
+        &self,
+        check: &Check<'_>,
+        policy: Option<OnStoreFailure>,
+    ) -> Option<SubstituteReservation> {
+        self.redis.reserve_without_store(check, policy)
+    }
+
+    fn settle_without_store(
+        &self,
+        check: &Check<'_>,
+        charged: RecordedUnits,
+        policy: Option<OnStoreFailure>,
+    ) {
+        self.redis.settle_without_store(check, charged, policy);
     }
 
     fn refund_without_store(&self, check: &Check<'_>, policy: Option<OnStoreFailure>) -> Option<u64> {

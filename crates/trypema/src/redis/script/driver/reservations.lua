@@ -109,7 +109,8 @@ local function decide_hold(check)
     return 0
   end
   local _, has_room = tables().held(t, now)
-  return (has_room or check.number == CONCURRENCY) and 1 or 4
+  -- A concurrency reservation of 0 units needs no entry.
+  return (has_room or check.number == CONCURRENCY and check.cost == 0) and 1 or 4
 end
 
 -- Writes one check of a reservation that is admitted.

@@ -86,6 +86,8 @@ pub(in crate::rules) struct Backlog {
 pub(super) struct State {
     /// The reservations that this process keeps.
     pub(super) kept: KeptParts,
+    /// The place of the next one to bring to the store.
+    next_kept: usize,
     /// Each with the time at which its units can no longer be given back.
     queue: VecDeque<(PendingUndo, Timestamp)>,
     /// The number of those that the task has taken from the queue and not undone yet.
@@ -134,7 +136,10 @@ impl Backlog {
         }
         state.in_flight = count;
         let undos = state.queue.drain(..count).collect();
-        let kept = state.kept.keys().take(BATCH).cloned().collect();
+        // Parts that the store does not take keep no others waiting.
+        let start = state.next_kept.checked_rem(state.kept.len()).unwrap_or(0);
+        state.next_kept = start + BATCH;
+        let kept = state.kept.keys().cycle().skip(start).take(BATCH.min(state.kept.len())).cloned().collect();
         Some(Batch { undos, kept })
     }
 
@@ -159,15 +164,18 @@ impl Backlog {
     }
 
     /// Keeps parts of a reservation. Returns whether a task has to be started.
-    fn keep(&self, parts: Vec<(KeptName, KeptPart)>) -> bool {
+    fn keep(&self, parts: Vec<(KeptName, KeptPart)>, now: Timestamp) -> bool {
         let mut state = self.lock();
         for (name, part) in parts {
-            match state.kept.get_mut(&name) {
-                // The request was repeated, and counted again.
-                Some(known) => known.units = known.units.saturating_add(part.units),
+            let ended = match state.kept.get_mut(&name) {
+                Some(known) => known.repeat(part, now),
                 None => {
                     state.kept.insert(name, part);
+                    continue;
                 }
+            };
+            if let Some(ended) = ended {
+                state.kept.insert((ended.name.id, name.1), ended);
             }
         }
         self.kept.store(state.kept.len(), Ordering::Release);
@@ -240,22 +248,20 @@ impl Engine {
 
     /// Keeps parts of a reservation until the store knows them.
     pub(super) fn keep(self: &Arc<Self>, parts: Vec<(KeptName, KeptPart)>) {
-        if self.backlog.keep(parts) {
+        if self.backlog.keep(parts, self.clock().now()) {
             self.catch_up();
         }
     }
 
     /// Starts the task that does in the store what could not be done while it was unreachable.
     fn catch_up(self: &Arc<Self>) {
-        {
-            let (engine, backlog) = (Arc::clone(self), Arc::clone(&self.backlog));
-            let running = RunningTask { backlog, has_ended: false };
-            let spawner: Spawner = self.spawner();
-            self.run_counted(&spawner, async move { engine.undo_pending(running).await });
-        }
+        let (engine, backlog) = (Arc::clone(self), Arc::clone(&self.backlog));
+        let running = RunningTask { backlog, has_ended: false };
+        let spawner: Spawner = self.spawner();
+        self.run_counted(&spawner, async move { engine.work_off_backlog(running).await });
     }
 
-    async fn undo_pending(self: Arc<Self>, mut running: RunningTask) {
+    async fn work_off_backlog(self: Arc<Self>, mut running: RunningTask) {
         let mut longest = FIRST_PAUSE;
         while let Some(Batch { undos: batch, kept }) = running.backlog.next_batch(self.clock().now()) {
             let undos: Vec<PendingUndo> = batch.iter().map(|(undo, _)| undo.clone()).collect();
@@ -282,9 +288,9 @@ impl Engine {
         let provider = self.provider();
         let mut results = provider.settle_all(&requests, provider.deadline()).wait().await.into_iter();
         let is_done = |undo: &PendingUndo| {
-            // A counter without a rule counts nothing any more.
-            undo.request(&set).is_none()
-                || results.next().is_some_and(|result| self.note_undone(undo, &result))
+            // A rule that is gone may come back, and count on.
+            undo.request(&set).is_some()
+                && results.next().is_some_and(|result| self.note_undone(undo, &result))
         };
         undos.iter().map(is_done).collect()
     }

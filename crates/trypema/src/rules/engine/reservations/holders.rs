@@ -20,7 +20,12 @@ impl Engine {
         let provider = self.provider();
         let check = Check::new(key, rule.limit_of(key), 0);
         let mut held = provider.holders(check, provider.deadline()).wait().await?;
-        held.extend(self.kept_holders(key));
+        for kept in self.kept_holders(key) {
+            // The store may have made it, too, without an answer.
+            if !held.iter().any(|held| held.id == kept.id) {
+                held.push(kept);
+            }
+        }
         held.sort_by_key(|held| std::cmp::Reverse(held.age));
         Ok(Some(held.iter().map(holder).collect()))
     }
@@ -36,7 +41,8 @@ impl Engine {
         let Some(rule) = set.rule_of_counter(key) else { return Ok(None) };
         let provider = self.provider();
         let check = Check::new(key, rule.limit_of(key), 0);
-        let held = provider.holders(check, provider.deadline()).wait().await?;
+        let mut held = self.kept_holders(key);
+        held.extend(provider.holders(check, provider.deadline()).wait().await?);
         let is_named = |held: &&HeldReservation| shown_id(held.id).eq_ignore_ascii_case(id);
         let Some(HeldReservation { id, .. }) = held.iter().find(is_named).copied() else {
             return Ok(Some(false));

@@ -14,20 +14,24 @@ use super::backlog::PendingUndo;
 use crate::check::{Check, Deadline, Receipts, TakeRequest};
 use crate::clock::Timestamp;
 use crate::error::TrypemaError;
+use crate::local::RecordedUnits;
 use crate::provider::failure_policy::PolicyOf;
-use crate::provider::{CheckVerb, Fallback, OnStoreFailure, Provider};
+use crate::provider::{OnStoreFailure, Provider, RecordMode, RecordRequest};
 use crate::reservation::{
     Ending, HeldReservation, RenewRequest, RenewedCheck, ReservationName, ReserveRequest, ReserveResponse,
     SettleRequest, SettleResult, SettleStatus, SettledCheck,
 };
 use crate::rules::engine::Engine;
 use crate::rules::set::RuleSet;
-use crate::strategy::Limit;
 use crate::strategy::reservations::ReservationId;
+use crate::strategy::{Limit, Strategy, with_strategy};
 
 /// The most parts that are kept: as many as attempts that are undone. Further ones are charged like takes, and cannot
 /// be settled.
 pub(super) const MAX_KEPT: usize = 16_384;
+
+/// The number of parts that fail before the others are tried later.
+const MAX_FAILURES: usize = 4;
 
 /// The shortest time for which an expired part is reserved in the store, so that its units are counted there.
 const SHORTEST_TTL: Duration = Duration::from_secs(1);
@@ -43,6 +47,8 @@ pub(super) struct KeptPart {
     /// Whether the store may have reserved it, too, and the answer was lost.
     pub(super) may_be_stored: bool,
     pub(super) policy: Option<OnStoreFailure>,
+    /// The units that the counters of this process recorded.
+    pub(super) charged: RecordedUnits,
     /// The units that it was settled at.
     pub(super) counted: Option<u64>,
 }
@@ -58,13 +64,30 @@ impl KeptPart {
         self.counted.is_none() && now < self.expires_at
     }
 
-    /// Whether the store has nothing to learn of it.
+    /// Whether the store has nothing to learn of it: it holds nothing, and its units no longer count anywhere.
     fn is_void(&self, limit: &Limit, now: Timestamp) -> bool {
-        let holds_nothing = match limit {
-            Limit::Concurrency(_) => !self.is_open(now),
-            _ => self.counted == Some(0),
-        };
-        holds_nothing && !self.may_be_stored
+        if self.is_open(now) || self.may_be_stored && now < self.expires_at {
+            return false;
+        }
+        let retention_us = with_strategy!(limit, |S, limit| S::retention_us(limit));
+        let is_past = self.made_at + Duration::from_micros(retention_us) <= now;
+        matches!(limit, Limit::Concurrency(_)) || self.counted == Some(0) || is_past
+    }
+
+    /// Adds a repeated request under the same id. If the first one has ended, the repeated one takes its place; returns
+    /// the first one, under an id of its own, so that its units are charged.
+    pub(super) fn repeat(&mut self, repeated: Self, now: Timestamp) -> Option<Self> {
+        let may_be_stored = self.may_be_stored || repeated.may_be_stored;
+        if self.is_open(now) {
+            self.units = self.units.saturating_add(repeated.units);
+            self.charged.units = self.charged.units.saturating_add(repeated.charged.units);
+            self.may_be_stored = may_be_stored;
+            return None;
+        }
+        let ended = std::mem::replace(self, Self { may_be_stored, ..repeated });
+        let id = ReservationId::random(rand::random());
+        let counted = Some(ended.counted.unwrap_or(ended.units));
+        Some(Self { name: ReservationName { id, ..ended.name }, may_be_stored: false, counted, ..ended })
     }
 
     fn expires_in(&self, now: Timestamp) -> Duration {
@@ -96,21 +119,14 @@ impl Engine {
         }
         let reserved = part.units;
         let counted = if request.ending == Ending::Estimate { reserved } else { check.cost };
-        let (expires_in, policy) = (part.expires_in(now), part.policy);
+        let (expires_in, policy, charged) = (part.expires_in(now), part.policy, part.charged);
         part.counted = Some(counted);
         drop(state);
-        let refunded = match check.limit {
-            Limit::Concurrency(_) => reserved,
-            _ => reserved.saturating_sub(counted),
+        let (refunded, counted_here) = match check.limit {
+            Limit::Concurrency(_) => (reserved, 0),
+            _ => (reserved.saturating_sub(counted), counted),
         };
-        let provider = self.provider();
-        if refunded > 0 {
-            provider.release_without_store(&Check { cost: refunded, ..*check }, policy);
-        }
-        if counted > reserved && !matches!(check.limit, Limit::Concurrency(_)) {
-            let check = Check { cost: counted - reserved, ..*check };
-            provider.decide_without_store(Fallback { check, verb: CheckVerb::ReserveMore, policy });
-        }
+        self.provider().settle_without_store(&Check { cost: counted_here, ..*check }, charged, policy);
         Some(Ok(SettledCheck { status: SettleStatus::Settled, reserved, counted, refunded, expires_in }))
     }
 
@@ -142,9 +158,7 @@ impl Engine {
         let now = self.clock().now();
         let mut parts = Vec::new();
         for (index, (check, receipt)) in request.take.checks.iter().zip(&response.receipts).enumerate() {
-            if !receipt.is_some_and(|receipt| receipt.is_kept_here) {
-                continue;
-            }
+            let Some(charged) = receipt.and_then(|receipt| receipt.kept_here) else { continue };
             let lost_before = lost.len();
             lost.retain(|lost| *lost.key != *check.key);
             let part = KeptPart {
@@ -155,6 +169,7 @@ impl Engine {
                 expires_at: now + request.ttl,
                 may_be_stored: lost.len() < lost_before,
                 policy: policy_of(index),
+                charged,
                 counted: None,
             };
             parts.push(((request.name.id, check.key.into()), part));
@@ -172,49 +187,94 @@ impl Engine {
         of_key.filter_map(|(_, part)| part.held(now)).collect()
     }
 
-    /// Moves parts to the store, until it fails. Returns the number of parts that it knows now, or need not know.
+    /// Moves parts to the store, until it fails a few times. Returns the number of parts that it knows now, or need not
+    /// know.
     pub(super) async fn move_kept(&self, names: &[KeptName]) -> usize {
         let set = self.set.load_full();
-        for (moved, name) in names.iter().enumerate() {
+        let (mut moved, mut failures) = (0, 0);
+        for name in names {
             let Some(part) = self.backlog.kept_part(name) else { continue };
-            let is_there = self.move_part(&set, &name.1, &part).await;
-            if !is_there {
-                return moved;
+            if self.move_part(&set, &name.1, &part).await {
+                self.backlog.end_move(name, &part);
+                moved += 1;
+            } else {
+                failures += 1;
             }
-            self.backlog.end_move(name, &part);
+            if failures == MAX_FAILURES {
+                break;
+            }
         }
-        names.len()
+        moved
     }
 
+    /// Moves one part. Returns whether the store knows it now, or need not know.
     async fn move_part(&self, set: &RuleSet, key: &str, part: &KeptPart) -> bool {
         let now = self.clock().now();
-        let Some(limit) = set.rule_of_counter(key).map(|rule| rule.limit_of(key)) else { return true };
+        let Some(rule) = set.rule_of_counter(key) else {
+            // The rule may come back, and count on.
+            return part.expires_at <= now;
+        };
+        let limit = rule.limit_of(key);
         if part.is_void(limit, now) {
             return true;
         }
         let provider = self.provider();
-        let check = Check::new(key, limit, part.units);
-        let deadline = provider.deadline();
-        if !reserve_in_store(provider, &check, part, now, deadline).await {
-            return false;
+        let (check, deadline) = (Check::new(key, limit, part.units), provider.deadline());
+        let ttl = part.expires_in(now).max(SHORTEST_TTL);
+        match reserve_in_store(provider, &check, PartInStore { part, ttl }, deadline).await {
+            Reserved::Failed => return false,
+            Reserved::Refused => return self.charge(&check, part, deadline).await,
+            Reserved::Until(expires_in) if part.counted.is_none() && expires_in < ttl => {
+                let renewal = RenewRequest { check, id: part.name.id, ttl };
+                let renewed = provider.renew_all(std::slice::from_ref(&renewal), deadline).wait().await;
+                return renewed.iter().all(Result::is_ok);
+            }
+            Reserved::Until(_) => {}
         }
         let Some(counted) = part.counted else { return true };
         let check = Check { cost: counted, ..check };
-        let settlement =
-            SettleRequest { check, id: part.name.id, ending: Ending::Cost, is_remembered: false };
+        // Remembered: the client may repeat its settlement, and the first attempt may still arrive.
+        let settlement = SettleRequest { check, id: part.name.id, ending: Ending::Cost, is_remembered: true };
         let settled = provider.settle_all(std::slice::from_ref(&settlement), deadline).wait().await;
         settled.iter().all(Result::is_ok)
     }
+
+    /// Charges the store for a part without a reservation: its table has no room, or its id is that of another request.
+    async fn charge(&self, check: &Check<'_>, part: &KeptPart, deadline: Deadline) -> bool {
+        if matches!(check.limit, Limit::Concurrency(_)) {
+            return true;
+        }
+        let check = Check { cost: part.counted.unwrap_or(part.units), ..*check };
+        let record = RecordRequest { check, mode: RecordMode::Debit };
+        let charged = self.provider().record_all(std::slice::from_ref(&record), deadline).wait().await;
+        // What may have been charged is not charged again.
+        charged.iter().all(|result| result.as_ref().map_or_else(TrypemaError::is_outcome_unknown, |_| true))
+    }
 }
 
-/// Reserves a part in the store under its id, unless it is there already. Returns whether it is there.
+/// A part, and the time for which the store is to reserve it.
+#[derive(Clone, Copy)]
+struct PartInStore<'p> {
+    part: &'p KeptPart,
+    ttl: Duration,
+}
+
+/// The answer of the store to a part.
+enum Reserved {
+    /// It is reserved for so long, perhaps by an attempt whose answer was lost, or it has ended there.
+    Until(Duration),
+    /// The store cannot reserve it under its id.
+    Refused,
+    Failed,
+}
+
+/// Reserves a part in the store under its id, unless it is there already.
 async fn reserve_in_store(
     provider: &dyn Provider,
     check: &Check<'_>,
-    part: &KeptPart,
-    now: Timestamp,
+    PartInStore { part, ttl }: PartInStore<'_>,
     deadline: Deadline,
-) -> bool {
+) -> Reserved {
     let take = TakeRequest {
         checks: &[],
         independent: std::slice::from_ref(check),
@@ -222,9 +282,12 @@ async fn reserve_in_store(
         receipts: Receipts::Unwanted,
         deadline,
     };
-    let ttl = part.expires_in(now).max(SHORTEST_TTL);
     let request = ReserveRequest { take, name: part.name, attempt: part.attempt, ttl, is_debit: true };
-    // A table without room denies it. Then its units stay uncounted, as those that were never charged.
-    let reserved = provider.reserve(request).wait().await;
-    reserved.is_ok_and(|response| response.independent.iter().all(Result::is_ok))
+    let Ok(response) = provider.reserve(request).wait().await else { return Reserved::Failed };
+    match (response.independent.first(), response.independent_receipts.first()) {
+        (Some(Ok(_)), Some(Some(reserved))) if reserved.is_ended => Reserved::Until(ttl),
+        (Some(Ok(_)), Some(Some(reserved))) => Reserved::Until(reserved.expires_in),
+        (Some(Ok(_)), _) => Reserved::Refused,
+        _ => Reserved::Failed,
+    }
 }
