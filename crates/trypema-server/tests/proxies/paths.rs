@@ -5,9 +5,10 @@ use std::fs;
 use serde_json::json;
 
 use crate::harness::{Service, trypema};
-use crate::proxy::{Kind, Site, Undecided};
+use crate::proxy::{Kind, Sample, Site, Undecided};
 
 with_each_proxy! {
+    a_client_does_not_choose_what_trypema_is_asked
     dot_segments_do_not_reach_the_application
     spelled_paths_get_around_no_rule
 }
@@ -44,6 +45,29 @@ fn rules() -> String {
     let each: String = SPELLED.iter().enumerate().map(rule).collect();
     let login = "  - {id: login, scope: global, endpoints: [POST /login], strategy: {absolute: {limit: 1, window: 1h}}}";
     format!("rules:\n{each}{login}\nblock: {{endpoint: [/secret]}}")
+}
+
+/// Go takes the first for a URL without a path, and a `rewrite` of Caddy changes only paths.
+fn a_client_does_not_choose_what_trypema_is_asked(kind: Kind) {
+    let targets = [
+        "foo:http://x/healthz",
+        "foo:http://x/v1/forward-auth/nginx",
+        "foo:http://x/v1/forward-auth/default",
+        "foo:",
+        "foo:healthz",
+        "*",
+    ];
+    for sample in [Sample::Address, Sample::Session, Sample::ApiKey, Sample::User] {
+        let site = Site::of_sample(kind, sample, "rules: []");
+        for target in targets {
+            let refused = site.get(target);
+            assert_eq!(refused.status, 400, "{sample:?}, {target}: {refused:?}\n{}", site.log());
+        }
+        assert_eq!(site.application.asked(), 0, "{sample:?}");
+        // The authenticator asks for a token.
+        let without_token = if sample == Sample::User { 401 } else { 200 };
+        assert_eq!(site.get("/").status, without_token, "{sample:?}");
+    }
 }
 
 /// The sample as it is: nobody sends such paths by themselves, so they are refused.

@@ -296,6 +296,35 @@ fn dot_segments_are_refused_unless_a_profile_accepts_them() {
     problem(&ask(&mut client, "/elsewhere", &original), 400);
 }
 
+/// Caddy's `rewrite` passes on `foo:http://x/healthz` as `http://x/healthz`.
+#[test]
+fn targets_are_paths() {
+    let service = service();
+    let mut client = service.client();
+    let paths = [
+        "/healthz",
+        "/readyz",
+        "/v1/forward-auth",
+        "/v1/forward-auth/nginx",
+        "/v1/check",
+        "/v1/reserve",
+        "/v1/settle",
+        "/v1/release",
+        "/v1/renew",
+        "/nothing",
+        "",
+    ];
+    for path in paths {
+        for method in ["GET", "POST"] {
+            let line = format!("{method} http://x{path} HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n");
+            client.write(line.as_bytes()).unwrap();
+            let reply = client.read().unwrap();
+            assert!(problem(&reply, 400).contains("needs to be a path"), "{path}: {reply:?}");
+        }
+    }
+    assert_eq!(client.send("GET", "/healthz", &[], "").status, 200);
+}
+
 #[test]
 fn a_profile_that_accepts_dot_segments_counts_every_reading() {
     for path in SPELLED {
