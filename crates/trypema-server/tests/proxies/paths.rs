@@ -10,6 +10,7 @@ use crate::proxy::{Kind, Sample, Site, Undecided};
 with_each_proxy! {
     a_client_does_not_choose_what_trypema_is_asked
     dot_segments_do_not_reach_the_application
+    fragments_do_not_reach_the_application
     spelled_paths_get_around_no_rule
 }
 
@@ -88,6 +89,28 @@ fn dot_segments_do_not_reach_the_application(kind: Kind) {
         assert_eq!(site.get(path).status, 200, "{path}");
     }
     assert_eq!(site.application.asked(), 4);
+}
+
+/// nginx passes on a `#` and what follows; whether that is a part of the path, the application decides.
+fn fragments_do_not_reach_the_application(kind: Kind) {
+    let rules = "rules: [{id: login, scope: global, endpoints: [/login], strategy: {absolute: {limit: 1, window: 1h}}}]";
+    let site = Site::start(kind, rules);
+    assert_eq!(site.get("/login").status, 200);
+    for target in ["/x#/../login", "/login#x", "/login#"] {
+        let reply = site.get(target);
+        match kind {
+            Kind::Nginx => {
+                assert_eq!(reply.status, 400, "{target}: {reply:?}\n{}", site.log());
+                assert_eq!(reply.json()["detail"], "The path is refused: fragment.");
+            }
+            // Caddy encodes it, for Trypema and for the application.
+            Kind::Caddy if reply.status == 200 => {
+                assert_eq!(reply.json()["target"], target.replace('#', "%23"));
+            }
+            Kind::Caddy => assert_eq!(reply.status, 400, "{target}: {reply:?}"),
+        }
+    }
+    assert_eq!(site.get("/?a#b").status, 200, "not in the path");
 }
 
 /// A profile that accepts dot segments: all paths that applications may read count.
