@@ -230,7 +230,7 @@ fn is_probed_as_a_cluster(binary: Binary) {
     let user = User { target: CommandTarget::ClusterNode, ..HYBRID };
     let make = |node: &Server, left_out| user.make_without(node, left_out);
     cluster.nodes().iter().for_each(|node| make(node, None));
-    let url = cluster.url().replace("://", "://limiter:secret@");
+    let url = cluster.url().replace("://", &format!("://{NAME}:secret@"));
     let rl = limiter(connect(&url));
     assert_eq!(missing(&rl, user), []);
     let fixed = FixedWindowLimit::new(10, Duration::from_secs(60)).unwrap();
@@ -273,7 +273,7 @@ fn is_probed_behind_sentinels(binary: Binary) {
         words.extend(rules.clone());
         node.control().unwrap().command(&words).unwrap();
     }
-    let url = sentinel.url().replace("://", "://limiter:secret@");
+    let url = sentinel.url().replace("://", &format!("://{NAME}:secret@"));
     let url = format!("{url}?sentinel_username=watcher&sentinel_password=watch");
     let connection = connect(&url);
     let rl = limiter(connection.clone());
