@@ -176,6 +176,8 @@ MIN_OUTPUT_TOKENS = 16
 # What a client can ask for at most, so that the number is valid for Trypema.
 MAX_ESTIMATE = 10**12
 MAX_NAME_IN_ERROR = 200
+# No parameter needs more: several prompts of tokens are a list of lists. Each level is a generator in another one.
+MAX_LISTS = 2
 
 
 @dataclass
@@ -323,8 +325,13 @@ class Estimator:
             raise ParameterRefused("body", "has to be a JSON object with the content type application/json")
         return parameters
 
-    def _checked(self, path: str, value: Any, known: Mapping[str, set[str]]) -> Iterator[str | int]:
-        """Yields the texts of a parameter and its numbers. Raises if it is not one that is known."""
+    def _checked(
+        self, path: str, value: Any, known: Mapping[str, set[str]], lists: int = 0
+    ) -> Iterator[str | int]:
+        """Yields the texts of a parameter and its numbers. Raises if it is not one that is known.
+
+        The value is inside so many lists of the parameter.
+        """
         kinds = known[path]
         if value is None:
             return
@@ -341,10 +348,12 @@ class Estimator:
         elif "any" in kinds:
             yield json.dumps(value, ensure_ascii=False, default=str)
         elif isinstance(value, list) and not kinds.isdisjoint(("scalar", "object")):
+            if lists == MAX_LISTS:
+                raise ParameterRefused(path, f"has lists nested deeper than {MAX_LISTS}")
             for item in value:
                 if isinstance(item, list) and "scalar" not in kinds:
                     raise ParameterRefused(path, "has to be a list of objects")
-                yield from self._checked(path, item, known)
+                yield from self._checked(path, item, known, lists + 1)
         elif isinstance(value, (str, int, float)) and "scalar" in kinds:
             if not isinstance(value, float):
                 yield value

@@ -86,7 +86,7 @@ fn the_printed_user_can_run_everything_and_nothing_is_refused() {
     for binary in Binary::every().unwrap() {
         for provider in ["redis", "hybrid"] {
             let redis = Server::builder().binary(binary.clone()).start().unwrap();
-            apply(&redis, &printed("limiter", &["--provider", provider, "--prefix", "my app:*"]));
+            apply(&redis, &printed("access-limiter", &["--provider", provider, "--prefix", "my app:*"]));
             let flags = [
                 "--provider",
                 provider,
@@ -118,7 +118,7 @@ fn the_printed_user_can_run_everything_and_nothing_is_refused() {
 #[test]
 fn a_start_without_a_permission_ends_and_names_it() {
     let redis = Server::start().unwrap();
-    let user = printed("limiter", &["--provider", "hybrid"]);
+    let user = printed("access-limiter", &["--provider", "hybrid"]);
     for rule in user.split_whitespace().filter(|word| word.starts_with('+')) {
         apply(&redis, &user.replace(&format!(" {rule} "), " ").replace(&format!(" {rule}\n"), "\n"));
         if rule == "+info" {
@@ -134,7 +134,7 @@ fn a_start_without_a_permission_ends_and_names_it() {
         assert!(!log.contains(PASSWORD) && !log.contains(ENCODED), "{log}");
     }
     // The user for one provider is not enough for the other.
-    apply(&redis, &printed("limiter", &["--provider", "redis"]));
+    apply(&redis, &printed("access-limiter", &["--provider", "redis"]));
     let (_, log) = refused_start(&redis, &["--provider", "hybrid"]);
     for rule in ["+zadd", "+zcard", "+zrem", "+zremrangebyscore"] {
         assert!(log.contains(rule), "{log}");
@@ -151,9 +151,9 @@ fn a_start_without_a_permission_ends_and_names_it() {
 #[test]
 fn a_server_without_script_commands_is_enough() {
     let redis = Server::builder()
-        .user(&format!("limiter on >{ENCODED} ~* &* +@all -script -acl -@admin -@dangerous"));
+        .user(&format!("access-limiter on >{ENCODED} ~* &* +@all -script -acl -@admin -@dangerous"));
     let redis = redis.start().unwrap();
-    let address = format!("redis://limiter:{ENCODED}@{}", redis.addr()).replace('%', "%25");
+    let address = format!("redis://access-limiter:{ENCODED}@{}", redis.addr()).replace('%', "%25");
     let service = Service::with_rules(
         RULES,
         &["--provider", "hybrid", "--redis-url", &address, "--redis-deadline", PATIENT],
@@ -174,7 +174,7 @@ rules:
 ";
     for provider in ["redis", "hybrid"] {
         let redis = Server::start().unwrap();
-        let user = printed("limiter", &["--provider", provider]);
+        let user = printed("access-limiter", &["--provider", provider]);
         apply(&redis, &user);
         let flags = [
             "--provider",
@@ -192,7 +192,7 @@ rules:
             service.client().send("POST", "/v1/check", &[], &body)
         };
         assert_eq!(check("error").status, 200);
-        command(&redis, &["ACL", "SETUSER", "limiter", "-set", "-getrange"]);
+        command(&redis, &["ACL", "SETUSER", "access-limiter", "-set", "-getrange"]);
         assert_eq!(check("error").status, 500, "{provider}");
         assert_eq!((check("allow").json()["allowed"].clone(), check("allow").status), (json!(true), 200));
         assert_eq!(check("deny").status, 503);
@@ -221,7 +221,7 @@ rules:
 /// A server starts without Redis, so it learns later that its user lacks a permission.
 #[test]
 fn a_redis_that_comes_later_is_probed_then() {
-    let user = printed("limiter", &["--provider", "redis"]).replace(" +get ", " ").replace('\'', "");
+    let user = printed("access-limiter", &["--provider", "redis"]).replace(" +get ", " ").replace('\'', "");
     let rules = user.trim().strip_prefix("ACL SETUSER ").unwrap();
     let redis = Server::builder().user(rules).start().unwrap();
     redis.kill_9().unwrap();

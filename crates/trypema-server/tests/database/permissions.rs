@@ -44,7 +44,7 @@ fn the_printed_user_can_do_everything_with_the_cache() {
         for provider in ["memory", "redis", "hybrid"] {
             let scene = Scene::start();
             let redis = Server::builder().binary(binary.clone()).start().unwrap();
-            apply(&redis, &printed("limiter", &["--provider", provider, "--cache"]));
+            apply(&redis, &printed("access-limiter", &["--provider", provider, "--cache"]));
             let (database, url) = (scene.database.url(), url(&redis));
             let flags = flags(&database, &url, provider);
             let [first, second] = [Service::start(&flags), Service::start(&flags)];
@@ -70,7 +70,7 @@ fn a_start_without_a_permission_for_the_cache_ends_and_names_it() {
     let scene = Scene::start();
     for binary in Binary::every().unwrap() {
         let redis = Server::builder().binary(binary).start().unwrap();
-        let user = printed("limiter", &["--provider", "memory", "--cache"]);
+        let user = printed("access-limiter", &["--provider", "memory", "--cache"]);
         let (database, url) = (scene.database.url(), url(&redis));
         let flags = flags(&database, &url, "memory");
         let mut words = user.split_whitespace().filter(|word| word.starts_with(['+', '\'']));
@@ -94,13 +94,13 @@ fn a_start_without_a_permission_for_the_cache_ends_and_names_it() {
 #[test]
 fn a_cache_that_cannot_be_written_is_a_gauge_and_a_warning() {
     let (scene, redis) = (Scene::start(), Server::start().unwrap());
-    let user = printed("limiter", &["--provider", "memory", "--cache"]);
+    let user = printed("access-limiter", &["--provider", "memory", "--cache"]);
     apply(&redis, &user);
     let (database, url) = (scene.database.url(), url(&redis));
     let service = Service::start(&flags(&database, &url, "memory"));
     done(&service, "POST", "/v1/rules", &per_user("per-user", 10));
     wait_until_cached(&redis, &json!(1));
-    command(&redis, &["ACL", "SETUSER", "limiter", "-hset"]);
+    command(&redis, &["ACL", "SETUSER", "access-limiter", "-hset"]);
     done(&service, "PUT", "/v1/rules/per-user", &per_user("per-user", 3));
     wait_until("the gauge", || service.metric("trypema_rule_cache_failing") == 1.0).unwrap();
     let warned = json!(["missing_permissions", "rule_cache_failing"]);

@@ -5,10 +5,12 @@ use std::fs;
 use serde_json::json;
 
 use crate::harness::{Service, trypema};
-use crate::proxy::{Kind, Site, Undecided};
+use crate::proxy::{Kind, Sample, Site, Undecided};
 
 with_each_proxy! {
+    a_client_does_not_choose_what_trypema_is_asked
     dot_segments_do_not_reach_the_application
+    fragments_do_not_reach_the_application
     spelled_paths_get_around_no_rule
 }
 
@@ -46,6 +48,29 @@ fn rules() -> String {
     format!("rules:\n{each}{login}\nblock: {{endpoint: [/secret]}}")
 }
 
+/// Go takes the first for a URL without a path, and a `rewrite` of Caddy changes only paths.
+fn a_client_does_not_choose_what_trypema_is_asked(kind: Kind) {
+    let targets = [
+        "foo:http://x/healthz",
+        "foo:http://x/v1/forward-auth/nginx",
+        "foo:http://x/v1/forward-auth/default",
+        "foo:",
+        "foo:healthz",
+        "*",
+    ];
+    for sample in [Sample::Address, Sample::Session, Sample::ApiKey, Sample::User] {
+        let site = Site::of_sample(kind, sample, "rules: []");
+        for target in targets {
+            let refused = site.get(target);
+            assert_eq!(refused.status, 400, "{sample:?}, {target}: {refused:?}\n{}", site.log());
+        }
+        assert_eq!(site.application.asked(), 0, "{sample:?}");
+        // The authenticator asks for a token.
+        let without_token = if sample == Sample::User { 401 } else { 200 };
+        assert_eq!(site.get("/").status, without_token, "{sample:?}");
+    }
+}
+
 /// The sample as it is: nobody sends such paths by themselves, so they are refused.
 fn dot_segments_do_not_reach_the_application(kind: Kind) {
     let site = Site::start(kind, &rules());
@@ -64,6 +89,28 @@ fn dot_segments_do_not_reach_the_application(kind: Kind) {
         assert_eq!(site.get(path).status, 200, "{path}");
     }
     assert_eq!(site.application.asked(), 4);
+}
+
+/// nginx passes on a `#` and what follows; whether that is a part of the path, the application decides.
+fn fragments_do_not_reach_the_application(kind: Kind) {
+    let rules = "rules: [{id: login, scope: global, endpoints: [/login], strategy: {absolute: {limit: 1, window: 1h}}}]";
+    let site = Site::start(kind, rules);
+    assert_eq!(site.get("/login").status, 200);
+    for target in ["/x#/../login", "/login#x", "/login#"] {
+        let reply = site.get(target);
+        match kind {
+            Kind::Nginx => {
+                assert_eq!(reply.status, 400, "{target}: {reply:?}\n{}", site.log());
+                assert_eq!(reply.json()["detail"], "The path is refused: fragment.");
+            }
+            // Caddy encodes it, for Trypema and for the application.
+            Kind::Caddy if reply.status == 200 => {
+                assert_eq!(reply.json()["target"], target.replace('#', "%23"));
+            }
+            Kind::Caddy => assert_eq!(reply.status, 400, "{target}: {reply:?}"),
+        }
+    }
+    assert_eq!(site.get("/?a#b").status, 200, "not in the path");
 }
 
 /// A profile that accepts dot segments: all paths that applications may read count.

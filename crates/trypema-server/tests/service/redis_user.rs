@@ -36,7 +36,7 @@ pub fn apply(server: &Server, command: &str) {
 
 /// Returns the address of the server, with the login of the user.
 pub fn url(server: &Server) -> String {
-    server.url_as("limiter", ENCODED)
+    server.url_as("access-limiter", ENCODED)
 }
 
 /// Sends a command as an operator.

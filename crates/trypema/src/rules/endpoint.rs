@@ -183,8 +183,13 @@ mod tests {
         }
         assert!(Path::new("/a%2Fb//../c\\d").is_ambiguous());
         assert!(Path::new(&"/%2e%2e//a\\%5c".repeat(1_000)).is_ambiguous());
+        // However odd it is, a long path costs little.
+        let odd = |len: usize| format!("//{}", "a".repeat(len - 2));
+        assert!(!Path::new(&odd(2_048)).is_ambiguous() && Path::new(&odd(2_049)).is_ambiguous());
+        assert_eq!(readings(&format!("/{}?{}", "a".repeat(10_000), "/".repeat(10_000))).len(), 1);
         // Many spellings, but one reading.
         assert_eq!(readings(&("/a".to_owned() + &"//".repeat(1_000) + "b")), ["/a/b"]);
+        assert_eq!(readings(&"/%61b/".repeat(1_000)).len(), 1);
     }
 
     #[test]

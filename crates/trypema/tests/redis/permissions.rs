@@ -17,6 +17,9 @@ use trypema_testkit::redis::{Binary, Cluster, Monitored, Sentinel, Server};
 
 use self::every_use::{counters, leases};
 
+/// Redis says `access` in some of its errors, which have the user's name, too.
+const NAME: &str = "access-limiter";
+
 /// Long, because the machine may be busy with other tests.
 const DEADLINE: Duration = Duration::from_secs(20);
 
@@ -42,7 +45,7 @@ impl User {
     /// Makes the user on a server, without one command.
     fn make_without(self, server: &Server, left_out: Option<&RedisCommand>) {
         let mut words: Vec<String> =
-            ["ACL", "SETUSER", "limiter", "reset", "on", ">secret", "~trypema:*", "resetchannels"]
+            ["ACL", "SETUSER", NAME, "reset", "on", ">secret", "~trypema:*", "resetchannels"]
                 .map(str::to_owned)
                 .into();
         words
@@ -61,7 +64,7 @@ fn limiter(connection: RedisConnection) -> RateLimiter {
 }
 
 fn connection_of(server: &Server) -> RedisConnection {
-    connect(&server.url_as("limiter", "secret"))
+    connect(&server.url_as(NAME, "secret"))
 }
 
 fn missing(rl: &RateLimiter, user: User) -> Vec<MissingPermission> {
@@ -154,14 +157,14 @@ fn keys_and_logins_that_are_not_permitted_are_named() {
     let server = Server::start().unwrap();
     REDIS.make_without(&server, None);
     let mut control = server.control().unwrap();
-    control.command(&["ACL", "SETUSER", "limiter", "resetkeys", "~other:*"]).unwrap();
+    control.command(&["ACL", "SETUSER", NAME, "resetkeys", "~other:*"]).unwrap();
     let rules: Vec<String> =
         missing(&limiter(connection_of(&server)), REDIS).into_iter().map(|missing| missing.rule).collect();
     assert_eq!(rules, ["~trypema:*"]);
 
     // A database other than 0 needs one more.
     REDIS.make_without(&server, None);
-    let url = format!("{}/3", server.url_as("limiter", "secret"));
+    let url = format!("{}/3", server.url_as(NAME, "secret"));
     let error = wait_for(RedisConnection::connect(&url)).unwrap_err();
     assert!(error.to_string().contains("select"), "{error}");
     User { target: CommandTarget::OtherDatabase, ..REDIS }.make_without(&server, None);
@@ -227,7 +230,7 @@ fn is_probed_as_a_cluster(binary: Binary) {
     let user = User { target: CommandTarget::ClusterNode, ..HYBRID };
     let make = |node: &Server, left_out| user.make_without(node, left_out);
     cluster.nodes().iter().for_each(|node| make(node, None));
-    let url = cluster.url().replace("://", "://limiter:secret@");
+    let url = cluster.url().replace("://", &format!("://{NAME}:secret@"));
     let rl = limiter(connect(&url));
     assert_eq!(missing(&rl, user), []);
     let fixed = FixedWindowLimit::new(10, Duration::from_secs(60)).unwrap();
@@ -270,7 +273,7 @@ fn is_probed_behind_sentinels(binary: Binary) {
         words.extend(rules.clone());
         node.control().unwrap().command(&words).unwrap();
     }
-    let url = sentinel.url().replace("://", "://limiter:secret@");
+    let url = sentinel.url().replace("://", &format!("://{NAME}:secret@"));
     let url = format!("{url}?sentinel_username=watcher&sentinel_password=watch");
     let connection = connect(&url);
     let rl = limiter(connection.clone());

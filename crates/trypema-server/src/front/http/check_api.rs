@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::{Method, Request, StatusCode};
+use http::{Method, Request, StatusCode, Uri};
 use hyper::body::Incoming;
 use tokio::sync::Semaphore;
 use trypema::http::TrustedProxies;
@@ -97,6 +97,7 @@ impl Api for CheckApi {
         request: Request<Incoming>,
         slot: &ConnectionSlot,
     ) -> RouteResult {
+        refuse_absolute_form(request.uri())?;
         let needs_caller = match route {
             CheckRoute::Check
             | CheckRoute::Reserve
@@ -124,6 +125,18 @@ impl Api for CheckApi {
             )),
         }
     }
+}
+
+/// Refuses a target like `http://x/healthz`. Callers send paths; of a proxy, the client may have written it: Caddy's
+/// `rewrite` does not replace `foo:http://x/healthz`, so the client would choose the route and the profile.
+fn refuse_absolute_form(target: &Uri) -> Result<(), ApiError> {
+    if target.scheme().is_none() && target.authority().is_none() {
+        return Ok(());
+    }
+    Err(ApiError::bad_request(
+        "the target of a request needs to be a path, as in `GET /v1/check`: a proxy that passes on `http://HOST/PATH` lets \
+         its client choose the route",
+    ))
 }
 
 impl From<CheckRoute> for RouteLabel {

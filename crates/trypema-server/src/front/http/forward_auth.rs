@@ -26,6 +26,9 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// Says why a path was refused. A proxy with `auth_request` cannot tell a refusal from a denial otherwise.
 const REFUSED: HeaderName = HeaderName::from_static("trypema-refused");
 
+/// nginx passes a `#` on to the application. URL parsers end the path there, and other servers, such as Go's, do not.
+const FRAGMENT: &str = "invalid path: it has a `#`, which no client sends; a `#` in a path needs to be `%23`";
+
 impl CheckApi {
     pub(super) async fn forward_auth(
         &self,
@@ -42,9 +45,7 @@ impl CheckApi {
         let mut attributes: Vec<(&str, Cow<'_, str>)> = Vec::with_capacity(profile.attributes.len());
         for attribute in &profile.attributes {
             if let Some(value) = self.value(attribute, request, peer)? {
-                if profile.refuses(attribute, &value) {
-                    return Err(profile.refusal(TrypemaError::DotSegments));
-                }
+                profile.admit(attribute, &value)?;
                 attributes.push((&attribute.name, value));
             }
         }
@@ -52,7 +53,7 @@ impl CheckApi {
             attributes.iter().map(|(name, value)| (*name, &**value)).collect();
         let rules_request = RulesRequest::new(&attributes).costing(profile.cost.get());
         let verdict = self.app.check(Mode::Check, &rules_request).await;
-        let verdict = verdict.map_err(|error| profile.refusal(error))?;
+        let verdict = verdict.map_err(|error| profile.error(error))?;
         if !verdict.is_allowed() {
             let response = denial_response(&verdict, profile.deny_status, profile.headers);
             return Ok(with_accounting(response, Accounting::MustSend));
@@ -128,24 +129,37 @@ impl CheckApi {
 }
 
 impl Profile {
-    /// Whether the profile refuses a path because of its dot segments.
-    fn refuses(&self, attribute: &Attribute, value: &str) -> bool {
+    /// Fails if the profile refuses a path because of how a client has written it.
+    fn admit(&self, attribute: &Attribute, value: &str) -> Result<(), ApiError> {
         // A literal is the operator's.
         let is_by_client = matches!(attribute.source, AttributeSource::Header(_));
-        let is_path = attribute.kind == AttributeKind::Endpoint;
-        self.dot_segments == DotSegments::Refuse && is_path && is_by_client && has_dot_segments(value)
+        if attribute.kind != AttributeKind::Endpoint || !is_by_client {
+            return Ok(());
+        }
+        if value.contains('#') {
+            return Err(self.refusal("fragment", FRAGMENT.into()));
+        }
+        if self.dot_segments == DotSegments::Refuse && has_dot_segments(value) {
+            return Err(self.error(TrypemaError::DotSegments));
+        }
+        Ok(())
     }
 
-    /// Returns the error response, which says in a header why a path is refused.
-    fn refusal(&self, error: TrypemaError) -> ApiError {
+    /// Returns the response for an error, which says in a header if a path is refused.
+    fn error(&self, error: TrypemaError) -> ApiError {
         let reason = match error {
             TrypemaError::DotSegments => "dot-segments",
             TrypemaError::AmbiguousPath { .. } => "ambiguous-path",
             other => return other.into(),
         };
+        self.refusal(reason, error.to_string().into())
+    }
+
+    /// Returns the response for a path that is refused.
+    fn refusal(&self, reason: &'static str, detail: Cow<'static, str>) -> ApiError {
         ApiError::Request {
             status: self.refusal_status(),
-            detail: error.to_string().into(),
+            detail,
             header: Some((REFUSED, HeaderValue::from_static(reason))),
         }
     }
@@ -188,13 +202,22 @@ fn normalize_host(host: &str) -> String {
     host[..end.unwrap_or(host.len())].trim_end_matches('.').to_ascii_lowercase()
 }
 
-/// Returns the path of a URI, which may include scheme and host.
+/// Returns the path of a URI, which may include scheme and host. It keeps a fragment, which is a part of the
+/// path for some applications.
 fn path_of(uri: &str) -> Result<&str, ApiError> {
-    let uri = uri.split(['?', '#']).next().unwrap_or_default();
+    let uri = uri.split('?').next().unwrap_or_default();
     let path = match uri.split_once("://") {
         Some((scheme, rest)) if scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
-            // A backslash ends the host for some applications; it gets 400 below.
-            rest.find(['/', '\\']).map_or("/", |start| &rest[start..])
+            // A backslash ends the host for some applications; like a fragment, it gets 400 below.
+            let (host, path) = rest.split_at(rest.find(['/', '\\', '#']).unwrap_or(rest.len()));
+            match host {
+                // The WHATWG standard takes the `x` of `http:///x/login` for the host.
+                "" => "",
+                // It removes tabs, so that nothing may be left.
+                host if host.contains(|character| character <= ' ') => "",
+                _ if path.is_empty() => "/",
+                _ => path,
+            }
         }
         _ => uri,
     };
@@ -214,7 +237,9 @@ mod tests {
             ("/a/b?x=/y", "/a/b"),
             ("/", "/"),
             ("http://host/a?b", "/a"),
-            ("https://host:1/a#b", "/a"),
+            ("https://host:1/a#b", "/a#b"),
+            ("/a?b#c", "/a"),
+            ("/a#b?c", "/a#b"),
             ("http://host", "/"),
             ("http://host?x=/y", "/"),
             ("*", "*"),
@@ -223,7 +248,20 @@ mod tests {
         for (uri, path) in paths {
             assert_eq!(path_of(uri).ok(), Some(path), "{uri}");
         }
-        assert!(["", "x", "?a", "x/y", r"http://host\a/b"].iter().all(|uri| path_of(uri).is_err()));
+        let others =
+            ["", "x", "?a", "#a", "x/y", r"http://host\a/b", "http://host#a", "http:/a", "foo:http://x/a"];
+        let without_host = [
+            "http://",
+            "http://?a",
+            "http://#a",
+            "http:///x/a",
+            r"http://\x/a",
+            r"http:///\x/a",
+            "http://\t/x/a",
+        ];
+        for uri in others.iter().chain(&without_host) {
+            assert!(path_of(uri).is_err(), "{uri}");
+        }
     }
 
     #[test]

@@ -71,8 +71,8 @@ impl Cache {
             return None;
         }
         let prefix = RedisKey::encode(&self.prefix).acl_pattern();
-        // Redis says `access` of keys and channels, and `run` of commands.
-        let is_for_command = !error.to_string().contains("access");
+        // Redis says `access` of keys and channels, and `run` of commands. The user's name is in the text, too.
+        let is_for_command = !error.to_string().contains("permissions to access");
         Some(MissingPermission::new(match command {
             _ if is_for_command => format!("+{command}"),
             "publish" | "subscribe" => format!("&{prefix}:rules"),

@@ -297,6 +297,63 @@ fn dot_segments_are_refused_unless_a_profile_accepts_them() {
 }
 
 #[test]
+fn fragments_are_refused() {
+    let service = service();
+    let mut client = service.client();
+    for path in ["/login#", "/login#x", "/x#/../login", "http://host/login#x?y"] {
+        let login = [("x-forwarded-uri", path), ("x-forwarded-method", "POST")];
+        for (profile, status) in [("", 400), ("/dots", 400), ("/nginx", 401), ("/forbidden", 403)] {
+            let reply = ask(&mut client, profile, &login);
+            assert!(problem(&reply, status).contains("it has a `#`"), "{path}: {reply:?}");
+            assert_eq!(reply.header("trypema-refused"), Some("fragment"), "{path}");
+        }
+    }
+    let original = [("x-original-url", "/login#x"), ("x-real-ip", "203.0.113.7")];
+    assert_eq!(ask(&mut client, "/elsewhere", &original).header("trypema-refused"), Some("fragment"));
+    assert_eq!(left(&mut client, "logins"), 2, "nothing is spent");
+    assert_eq!(ask(&mut client, "", &[("x-forwarded-uri", "/login?x#y")]).status, 200, "not in the path");
+}
+
+/// WHATWG takes `x` for the host.
+#[test]
+fn uris_without_a_host_are_refused() {
+    let service = service();
+    let mut client = service.client();
+    for uri in ["http:///x/login", r"http:\/\x/login", r"http://\x/login", "http://", "foo:http://x/login"] {
+        problem(&ask(&mut client, "", &[("x-forwarded-uri", uri)]), 400);
+    }
+}
+
+/// Caddy's `rewrite` passes on `foo:http://x/healthz` as `http://x/healthz`.
+#[test]
+fn targets_are_paths() {
+    let service = service();
+    let mut client = service.client();
+    let paths = [
+        "/healthz",
+        "/readyz",
+        "/v1/forward-auth",
+        "/v1/forward-auth/nginx",
+        "/v1/check",
+        "/v1/reserve",
+        "/v1/settle",
+        "/v1/release",
+        "/v1/renew",
+        "/nothing",
+        "",
+    ];
+    for path in paths {
+        for method in ["GET", "POST"] {
+            let line = format!("{method} http://x{path} HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n");
+            client.write(line.as_bytes()).unwrap();
+            let reply = client.read().unwrap();
+            assert!(problem(&reply, 400).contains("needs to be a path"), "{path}: {reply:?}");
+        }
+    }
+    assert_eq!(client.send("GET", "/healthz", &[], "").status, 200);
+}
+
+#[test]
 fn a_profile_that_accepts_dot_segments_counts_every_reading() {
     for path in SPELLED {
         let service = service();

@@ -14,7 +14,7 @@ const GENERATE: &str = "/v1beta/models/obedient:generateContent";
 const ENOUGH_REQUESTS: usize = 7;
 
 /// Parameters that clients add, and the one that the refusal names.
-const REFUSED: [(&str, &str, &str); 46] = [
+const REFUSED: [(&str, &str, &str); 48] = [
     // They change what LiteLLM sends to the provider.
     (CHAT, r#"{"extra_body": {"max_tokens": 3000, "n": 7}}"#, "extra_body"),
     (CHAT, r#"{"additional_drop_params": ["max_tokens"]}"#, "additional_drop_params"),
@@ -68,6 +68,8 @@ const REFUSED: [(&str, &str, &str); 46] = [
     (MESSAGES, r#"{"mcp_servers": [{"type": "url", "url": "x", "name": "x"}]}"#, "mcp_servers"),
     // Values that are not what they seem to be.
     (CHAT, r#"{"n": "7"}"#, "n"),
+    (CHAT, r#"{"stop": [[["."]]]}"#, "stop"),
+    (COMPLETIONS, r#"{"prompt": [[[1, 2]]]}"#, "prompt"),
     (CHAT, r#"{"n": true}"#, "n"),
     (CHAT, r#"{"n": 7.9}"#, "n"),
     (CHAT, r#"{"max_tokens": -1}"#, "max_tokens"),

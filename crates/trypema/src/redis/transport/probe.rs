@@ -144,8 +144,8 @@ impl ProbedServer {
             };
             match reply {
                 CommandOutcome::Refused(failure) if failure.is_not_permitted() => {
-                    // Redis says `access` of keys, and `run` of commands.
-                    let is_for_key = failure.to_string().contains("access");
+                    // Redis says `access` of keys, and `run` of commands. The user's name is in the text, too.
+                    let is_for_key = failure.to_string().contains("permissions to access");
                     let keys = || format!("~{}:*", probe.prefix.acl_pattern());
                     let rule = if is_for_key { keys() } else { command.acl_rule() };
                     missing.push(self.missing(rule, command.is_optional));

@@ -4,8 +4,6 @@
 //! ones is unknown here, so every path that they can arrive at is a reading. Each step makes a path shorter or
 //! leaves fewer characters to replace, so the steps end.
 
-use std::borrow::Cow;
-
 use super::path::plain;
 
 /// The most readings of a path. Paths that clients send by themselves have one or two; each reading costs a
@@ -15,6 +13,10 @@ pub(in crate::rules) const MAX_READINGS: usize = 6;
 /// The most spellings that the steps may arrive at. Several spellings can be one reading (`/a//b` and `/a/b`), so this
 /// bounds the work on a path that was made to have many.
 const MAX_SPELLINGS: usize = 32;
+
+/// The longest path that may have several readings. Each step copies a path, so this bounds the work on a path that
+/// was made to be slow. Long paths that clients send by themselves have texts or names in them, and one reading.
+const MAX_ODD_PATH: usize = 2 * 1024;
 
 /// A step of a server. Returns `None` if it changes nothing.
 type Step = fn(&str) -> Option<String>;
@@ -46,28 +48,46 @@ pub(super) fn are_certainly_one(path: &str) -> bool {
 }
 
 /// Returns the readings of a path, which has no query, except for its canonical one. `None` if there are too
-/// many.
+/// many, or if the path is too long to find out.
 pub(super) fn others(path: &str, canonical: &str) -> Option<Vec<String>> {
-    let mut others: Vec<String> = Vec::new();
-    let mut spellings = vec![Cow::Borrowed(path)];
+    if path.len() > MAX_ODD_PATH {
+        return None;
+    }
+    let mut found = Found { canonical, others: Vec::new(), spellings: Vec::new() };
+    found.add(path.to_owned())?;
     let mut next = 0;
-    while let Some(spelling) = spellings.get(next) {
-        let reading = plain(spelling);
-        let further: Vec<String> = STEPS.iter().filter_map(|step| step(spelling)).collect();
-        if reading != canonical && !others.contains(&reading) {
-            others.push(reading);
-        }
-        for spelling in further {
-            if !spellings.iter().any(|known| **known == *spelling) {
-                spellings.push(Cow::Owned(spelling));
+    while let Some(spelling) = found.spellings.get(next).cloned() {
+        for step in STEPS {
+            if let Some(further) = step(&spelling) {
+                found.add(further)?;
             }
-        }
-        if others.len() >= MAX_READINGS || spellings.len() > MAX_SPELLINGS {
-            return None;
         }
         next += 1;
     }
-    Some(others)
+    Some(found.others)
+}
+
+/// What the steps have arrived at so far.
+struct Found<'a> {
+    canonical: &'a str,
+    /// The readings except for the canonical one.
+    others: Vec<String>,
+    spellings: Vec<String>,
+}
+
+impl Found<'_> {
+    /// Adds a spelling and its reading, if they are new. Returns `None` once there are too many.
+    fn add(&mut self, spelling: String) -> Option<()> {
+        if self.spellings.contains(&spelling) {
+            return Some(());
+        }
+        let reading = plain(&spelling);
+        if reading != self.canonical && !self.others.contains(&reading) {
+            self.others.push(reading);
+        }
+        self.spellings.push(spelling);
+        (self.others.len() < MAX_READINGS && self.spellings.len() <= MAX_SPELLINGS).then_some(())
+    }
 }
 
 /// Returns a path without the characters around it that URL parsers of the WHATWG standard ignore.
