@@ -29,8 +29,6 @@ pub use map::WhenFull;
 pub use provider::{LocalRateLimiterOptions, LocalRateLimiterProvider};
 pub use receipt::{DecisionWithReceipt, Granted, LocalReceipt};
 
-#[cfg(feature = "rules")]
-pub(crate) use limiter::RecordedUnits;
 pub(crate) use map::Bound;
 #[cfg(feature = "tower")]
 pub(crate) use multi::HasLocalLimiter;

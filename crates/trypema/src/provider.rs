@@ -16,10 +16,10 @@ use serde::{Deserialize, Serialize};
 use crate::check::{Check, CheckResult, Deadline, IfUnreachable, TakeRequest, TakeResponse};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
-use crate::local::RecordedUnits;
 use crate::reservation::{
     HoldersResult, RenewRequest, RenewResult, ReserveRequest, ReserveResponse, SettleRequest, SettleResult,
 };
+use crate::strategy::RecordedUnits;
 
 /// A store of counters. Only the three providers of this crate implement it.
 ///

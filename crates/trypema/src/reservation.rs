@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::check::{Check, TakeRequest, TakeResponse};
 use crate::clock::Timestamp;
 use crate::error::TrypemaError;
-use crate::local::RecordedUnits;
+use crate::strategy::RecordedUnits;
 use crate::strategy::reservations::{Attempt, Entry, ReservationId};
 
 /// Takes the checks of a request like [`TakeRequest`], under a name.

@@ -186,6 +186,13 @@ pub struct Recorded {
     pub origin: Origin,
 }
 
+/// Units that a counter recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RecordedUnits {
+    pub(crate) recorded: Recorded,
+    pub(crate) units: u64,
+}
+
 /// An algorithm. The trait is sealed: only the seven types of this module implement it.
 pub trait Strategy: sealed::Sealed + Sized + 'static {
     /// The strategy's name in events and traces. [`Wire::SUFFIX`] is its name in keys of Redis.

@@ -10,8 +10,6 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 #[cfg(feature = "rules")]
-pub(crate) use reservations::RecordedUnits;
-
 use super::handle::LocalKeyHandle;
 use super::map::{Bound, HashedKey, KeyCall, NewState, StateMap};
 use super::receipt::{CommittedTake, DecisionWithReceipt, Granted, LocalReceipt};

@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use tables::{LockedTables, TableCheck, TableDecision, TableLocation, duration_between};
 
-use super::limiter::RecordedUnits;
 use super::map::NewState;
 use super::multi::{HasLocalLimiter, TakeOptions};
 use super::provider::LocalRateLimiterProvider;
@@ -26,7 +25,7 @@ use crate::reservation::{
 };
 use crate::strategy::reservations::{Attempt, Entry, EntryState, ReservationTable, Undoing};
 use crate::strategy::{
-    ConcurrencyLimit, Limit, Payment, RETRY_AFTER, Recorded, Spend, Strategy, with_strategy,
+    ConcurrencyLimit, Limit, Payment, RETRY_AFTER, Recorded, RecordedUnits, Spend, Strategy, with_strategy,
 };
 use crate::units::MAX_EXACT;
 

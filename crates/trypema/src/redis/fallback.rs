@@ -13,9 +13,9 @@ use crate::clock::{ClockSource, Timestamp};
 #[cfg(feature = "rules")]
 use crate::decision::Decision;
 use crate::decision::DecisionTime;
-#[cfg(feature = "rules")]
-use crate::local::RecordedUnits;
 use crate::local::{Bound, LocalLimiter, WhenFull};
+#[cfg(feature = "rules")]
+use crate::strategy::RecordedUnits;
 use crate::strategy::{Call, Payment, Spend, Strategy, Wire};
 
 /// The failure policy: the result of a call that Redis did not answer.

@@ -6,14 +6,7 @@ use crate::local::lock::LockGuard;
 use crate::local::map::{KeyCall, StateMap};
 use crate::local::receipt::DecisionWithReceipt;
 use crate::local::shard::Shard;
-use crate::strategy::{Concurrency, Recorded, Refund, Spend, Strategy};
-
-/// The units that a counter recorded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct RecordedUnits {
-    pub(crate) recorded: Recorded,
-    pub(crate) units: u64,
-}
+use crate::strategy::{Concurrency, Recorded, RecordedUnits, Refund, Spend, Strategy};
 
 impl<S: Strategy> LocalLimiter<S> {
     /// Returns the tables of reservations. They have the same bound on their number as the counters.

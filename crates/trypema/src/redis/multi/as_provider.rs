@@ -9,7 +9,6 @@ use super::{CheckWithVerb, HasRedisLimiter, KeyedCheck};
 use crate::check::{Check, CheckResult, Deadline, IfUnreachable, TakeRequest, TakeResponse};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
-use crate::local::RecordedUnits;
 use crate::provider::{
     AnyReceipt, CheckVerb, Fallback, MaybeReady, OnStoreFailure, Provider, RecordMode, RecordRequest,
     RefundRequest, RefundResult, SubstituteReservation, TakeResult,
@@ -17,6 +16,7 @@ use crate::provider::{
 use crate::reservation::{
     HoldersResult, RenewRequest, RenewResult, ReserveRequest, ReserveResponse, SettleRequest, SettleResult,
 };
+use crate::strategy::RecordedUnits;
 use crate::strategy::{Payment, with_strategy};
 
 impl Provider for RedisRateLimiterProvider {

@@ -8,7 +8,6 @@ use crate::error::TrypemaError;
 use crate::hybrid::HybridRateLimiterProvider;
 use crate::hybrid::state::TakeArgs;
 use crate::hybrid::verbs::decide::{Attempt, CountCall};
-use crate::local::RecordedUnits;
 use crate::provider::{
     AnyReceipt, Fallback, MaybeReady, OnStoreFailure, Provider, RecordMode, RecordRequest, RefundRequest,
     RefundResult, SubstituteReservation, TakeResult,
@@ -17,6 +16,7 @@ use crate::redis::{RedisKey, all, both};
 use crate::reservation::{
     HoldersResult, RenewRequest, RenewResult, ReserveRequest, ReserveResponse, SettleRequest, SettleResult,
 };
+use crate::strategy::RecordedUnits;
 use crate::strategy::{Strategy, with_strategy};
 
 impl Provider for HybridRateLimiterProvider {

@@ -14,7 +14,6 @@ use super::backlog::PendingUndo;
 use crate::check::{Check, Deadline, Receipts, TakeRequest};
 use crate::clock::Timestamp;
 use crate::error::TrypemaError;
-use crate::local::RecordedUnits;
 use crate::provider::failure_policy::PolicyOf;
 use crate::provider::{OnStoreFailure, Provider, RecordMode, RecordRequest};
 use crate::reservation::{
@@ -23,6 +22,7 @@ use crate::reservation::{
 };
 use crate::rules::engine::Engine;
 use crate::rules::set::RuleSet;
+use crate::strategy::RecordedUnits;
 use crate::strategy::reservations::ReservationId;
 use crate::strategy::{Limit, Strategy, with_strategy};
 
