@@ -187,6 +187,7 @@ pub struct Recorded {
 }
 
 /// Units that a counter recorded.
+#[cfg(feature = "rules")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RecordedUnits {
     pub(crate) recorded: Recorded,

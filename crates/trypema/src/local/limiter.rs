@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-#[cfg(feature = "rules")]
 use super::handle::LocalKeyHandle;
 use super::map::{Bound, HashedKey, KeyCall, NewState, StateMap};
 use super::receipt::{CommittedTake, DecisionWithReceipt, Granted, LocalReceipt};
