@@ -90,6 +90,11 @@ impl<'a, T> Crowd<'a, T> {
         self.results[caller].is_some()
     }
 
+    /// Whether a caller has its result, which it may have had when it was added.
+    pub(crate) fn has_result(&self, caller: usize) -> bool {
+        self.results[caller].is_some()
+    }
+
     /// Polls woken callers until all have their results. The result of a dropped caller is `None`.
     pub(crate) fn finish(mut self) -> Vec<Option<T>> {
         while self.callers.iter().any(Option::is_some) {
