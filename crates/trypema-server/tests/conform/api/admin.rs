@@ -52,7 +52,7 @@ fn each_listener_serves_its_own_and_nothing_else() {
         problem(&check.send("GET", path, &token, ""), 404);
     }
     let absolute = format!("http://127.0.0.1:{}/v1/rules", service.admin_port());
-    problem(&check.send("GET", &absolute, &token, ""), 404);
+    problem(&check.send("GET", &absolute, &token, ""), 400);
     for path in ["/healthz", "/readyz"] {
         assert_eq!(check.send("GET", path, &[], "").status, 200, "{path}");
     }
