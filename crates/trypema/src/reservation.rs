@@ -9,14 +9,14 @@ use crate::check::{Check, TakeRequest, TakeResponse};
 use crate::clock::Timestamp;
 use crate::error::TrypemaError;
 use crate::strategy::RecordedUnits;
-use crate::strategy::reservations::{Attempt, Entry, ReservationId};
+use crate::strategy::reservations::{Entry, ReservationId, ReserveAttempt};
 
 /// Takes the checks of a request like [`TakeRequest`], under a name.
 #[derive(Clone, Copy)]
 pub(crate) struct ReserveRequest<'a> {
     pub(crate) take: TakeRequest<'a>,
     pub(crate) name: ReservationName,
-    /// The number of this attempt: see [`Attempt`].
+    /// The number of this attempt: see [`ReserveAttempt`].
     pub(crate) attempt: u64,
     /// The units are the holder's for this long.
     pub(crate) ttl: Duration,
@@ -26,8 +26,8 @@ pub(crate) struct ReserveRequest<'a> {
 }
 
 impl ReserveRequest<'_> {
-    pub(crate) fn attempt(&self) -> Attempt {
-        Attempt { id: self.name.id, number: self.attempt }
+    pub(crate) fn attempt(&self) -> ReserveAttempt {
+        ReserveAttempt { id: self.name.id, number: self.attempt }
     }
 }
 
@@ -102,7 +102,7 @@ pub(crate) enum Ending {
 
 impl<'a> SettleRequest<'a> {
     /// Gives back the units of an attempt, as if it had never been made.
-    pub(crate) fn undo(check: Check<'a>, attempt: Attempt, marked_for: Duration) -> Self {
+    pub(crate) fn undo(check: Check<'a>, attempt: ReserveAttempt, marked_for: Duration) -> Self {
         let ending = Ending::Undone { attempt: attempt.number, marked_for };
         Self { check: Check { cost: 0, ..check }, id: attempt.id, ending, is_remembered: false }
     }

@@ -32,7 +32,7 @@ pub(super) struct Reserve {
 
 /// The name of a reservation
 #[derive(Debug, clap::Args)]
-struct NamedReservation {
+struct ReservationArgs {
     /// The reservation, as `trypema reserve` printed it; with --id, the attributes of its request, as in user=ann
     #[arg(required = true, value_name = "RESERVATION|NAME=VALUE")]
     names: Vec<String>,
@@ -41,7 +41,7 @@ struct NamedReservation {
     id: Option<String>,
 }
 
-impl NamedReservation {
+impl ReservationArgs {
     /// Returns the fields of a request that name the reservation.
     fn to_json(&self) -> Result<Value, String> {
         let Some(id) = &self.id else {
@@ -60,7 +60,7 @@ impl NamedReservation {
 #[derive(Debug, clap::Args)]
 pub(super) struct Settle {
     #[command(flatten)]
-    named: NamedReservation,
+    named: ReservationArgs,
     /// Real cost: a number of requests, or of another unit, as in tokens=1830; may be repeated. A unit without
     /// a cost keeps its estimate
     #[arg(long, value_name = "[UNIT=]NUMBER", value_parser = cost)]
@@ -76,7 +76,7 @@ pub(super) struct Settle {
 #[derive(Debug, clap::Args)]
 pub(super) struct Release {
     #[command(flatten)]
-    named: NamedReservation,
+    named: ReservationArgs,
     #[command(flatten)]
     service: CheckService,
     /// Print the server's JSON response
@@ -88,7 +88,7 @@ pub(super) struct Release {
 #[derive(Debug, clap::Args)]
 pub(super) struct Renew {
     #[command(flatten)]
-    named: NamedReservation,
+    named: ReservationArgs,
     /// Time for which the reservation lasts from now on, at most 1h
     #[arg(long, default_value = "60s", value_name = "TIME")]
     ttl: String,

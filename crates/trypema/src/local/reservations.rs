@@ -23,7 +23,7 @@ use crate::reservation::{
     Ending, HeldReservation, RenewRequest, RenewedCheck, ReserveRequest, ReserveResponse, SettleRequest,
     SettleStatus, SettledCheck,
 };
-use crate::strategy::reservations::{Attempt, Entry, EntryState, ReservationTable, Undoing};
+use crate::strategy::reservations::{Entry, EntryState, ReservationTable, ReserveAttempt, Undoing};
 use crate::strategy::{
     ConcurrencyLimit, Limit, Payment, RETRY_AFTER, Recorded, RecordedUnits, Spend, Strategy, with_strategy,
 };
@@ -205,7 +205,7 @@ impl LocalRateLimiterProvider {
     pub(super) fn settle(&self, settlement: &SettleRequest<'_>) -> SettledCheck {
         let SettleRequest { check, id, ending, is_remembered } = settlement;
         if let Ending::Undone { attempt, marked_for } = *ending {
-            return self.undo(check, Attempt { id: *id, number: attempt }, marked_for);
+            return self.undo(check, ReserveAttempt { id: *id, number: attempt }, marked_for);
         }
         let (location, now) = (self.locate_table(check), self.now());
         let mut shard = location.map.shard_at(location.shard);
@@ -226,7 +226,7 @@ impl LocalRateLimiterProvider {
     }
 
     /// Undoes an attempt at one counter.
-    fn undo(&self, check: &Check<'_>, attempt: Attempt, marked_for: Duration) -> SettledCheck {
+    fn undo(&self, check: &Check<'_>, attempt: ReserveAttempt, marked_for: Duration) -> SettledCheck {
         let (TableLocation { map, shard, key }, now) = (self.locate_table(check), self.now());
         let marked_until = (!marked_for.is_zero()).then(|| expiry(now, marked_for));
         let mut shard = map.shard_at(shard);

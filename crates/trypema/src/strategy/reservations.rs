@@ -10,7 +10,7 @@ mod attempts;
 use std::time::Duration;
 
 #[cfg(feature = "rules")]
-pub(crate) use attempts::{Attempt, Undoing};
+pub(crate) use attempts::{ReserveAttempt, Undoing};
 
 use super::Origin;
 use crate::clock::Timestamp;

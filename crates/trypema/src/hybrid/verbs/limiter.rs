@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::decide::{Attempt, CountCall, DecideResult, TryDecide};
 use super::handle::HybridKeyHandle;
-use super::receipt::{HybridReceipt, Origin, SpentLease};
+use super::receipt::{HybridReceipt, SpentLease, UnitsOrigin};
 use super::split::Split;
 use crate::clock::Timestamp;
 use crate::error::TrypemaError;
@@ -187,8 +187,9 @@ impl<S: Leasable> HybridLimiter<S> {
         match self.shared.decide(take, Attempt::FIRST, |units: LeasedUnits| spent.push(units)).await {
             Ok(DecideResult::NeedsRedis(_)) => {
                 let reservation = self.redis().reserve(key, limit, cost).await?;
-                let receipt =
-                    reservation.receipt.map(|receipt| HybridReceipt::new::<S>(key, Origin::Redis(receipt)));
+                let receipt = reservation
+                    .receipt
+                    .map(|receipt| HybridReceipt::new::<S>(key, UnitsOrigin::Redis(receipt)));
                 Ok(DecisionWithReceipt { decision: reservation.decision, receipt })
             }
             Ok(DecideResult::Decided(found)) => {
@@ -227,10 +228,10 @@ impl<S: Leasable> HybridLimiter<S> {
     ) -> Result<u64, TrypemaError> {
         match receipt.redeem::<S>(key) {
             None => Ok(0),
-            Some(Origin::Redis(receipt)) => {
+            Some(UnitsOrigin::Redis(receipt)) => {
                 self.redis().refund_with_deadline(deadline, LimitedKey { key, limit }, &receipt).await
             }
-            Some(Origin::Leased(spent)) => Ok(self.restore(key, limit, spent)),
+            Some(UnitsOrigin::Leased(spent)) => Ok(self.restore(key, limit, spent)),
         }
     }
 
@@ -247,7 +248,7 @@ impl<S: Leasable> HybridLimiter<S> {
         let resets = self.shared.table.with(key, |entry| entry.resets).unwrap_or(0);
         Some(HybridReceipt::new::<S>(
             key,
-            Origin::Leased(SpentLease { units, resets, retention_us: S::retention_us(limit) }),
+            UnitsOrigin::Leased(SpentLease { units, resets, retention_us: S::retention_us(limit) }),
         ))
     }
 

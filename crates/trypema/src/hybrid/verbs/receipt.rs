@@ -12,12 +12,12 @@ pub struct HybridReceipt {
     strategy: u8,
     units: u64,
     /// `None` once it was refunded.
-    origin: Mutex<Option<Origin>>,
+    origin: Mutex<Option<UnitsOrigin>>,
 }
 
 /// The source of the units.
 #[derive(Debug)]
-pub(super) enum Origin {
+pub(super) enum UnitsOrigin {
     /// Leases of this instance.
     Leased(SpentLease),
     Redis(RedisReceipt),
@@ -34,10 +34,10 @@ pub(super) struct SpentLease {
 }
 
 impl HybridReceipt {
-    pub(super) fn new<S: Leasable>(key: &RedisKey, origin: Origin) -> Self {
+    pub(super) fn new<S: Leasable>(key: &RedisKey, origin: UnitsOrigin) -> Self {
         let units = match &origin {
-            Origin::Leased(spent) => spent.units.iter().map(|units| units.units).sum(),
-            Origin::Redis(receipt) => receipt.units(),
+            UnitsOrigin::Leased(spent) => spent.units.iter().map(|units| units.units).sum(),
+            UnitsOrigin::Redis(receipt) => receipt.units(),
         };
         Self { key: key.clone(), strategy: S::NUMBER, units, origin: Mutex::new(Some(origin)) }
     }
@@ -49,7 +49,7 @@ impl HybridReceipt {
 
     /// Removes and returns the source of the units. Returns `None` the second time, and for another key or
     /// strategy.
-    pub(super) fn redeem<S: Leasable>(&self, key: &RedisKey) -> Option<Origin> {
+    pub(super) fn redeem<S: Leasable>(&self, key: &RedisKey) -> Option<UnitsOrigin> {
         let is_its = self.key == *key && self.strategy == S::NUMBER;
         is_its.then(|| self.origin.lock().unwrap_or_else(PoisonError::into_inner).take()).flatten()
     }

@@ -11,7 +11,7 @@ use crate::local::lock::LockGuard;
 use crate::local::map::{HashedKey, NewState, StateMap};
 use crate::local::shard::Shard;
 use crate::reservation::{ReserveRequest, ReservedCheck};
-use crate::strategy::reservations::{Attempt, Entry, EntryState, ReservationTable};
+use crate::strategy::reservations::{Entry, EntryState, ReservationTable, ReserveAttempt};
 use crate::strategy::{Concurrency, ConcurrencyLimit, Limit, Origin, Recorded, Strategy};
 
 /// The location of the table of a check.
@@ -182,7 +182,7 @@ impl<'p> TableCheck<'p> {
         if let TableDecision::Known(KnownReservation { expires_at, is_settled }, _) = self.state {
             let TableLocation { key, .. } = &self.location;
             if let (Some(Entry { id, attempt, .. }), Some(table)) = (entry, shard.find(key.hash, &key.key)) {
-                table.confirm(Attempt { id, number: attempt }, now);
+                table.confirm(ReserveAttempt { id, number: attempt }, now);
             }
             let expires_in = duration_between(now, expires_at);
             return Some(ReservedCheck::known(expires_in, is_settled));

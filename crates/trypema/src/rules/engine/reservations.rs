@@ -33,7 +33,7 @@ use crate::rules::reservation::{
     Settlement, valid_ttl,
 };
 use crate::strategy::Limit;
-use crate::strategy::reservations::Attempt;
+use crate::strategy::reservations::ReserveAttempt;
 
 impl Engine {
     /// Takes the cost of a request as an estimate, and returns it as a reservation to settle at what the
@@ -363,7 +363,7 @@ struct TriedReservation {
     decisions: PlanDecisions,
     parts: ReservedParts,
     name: ReservationName,
-    attempt: Attempt,
+    attempt: ReserveAttempt,
     ttl: Duration,
     deadline: Deadline,
     log_only_rules: LogOnlyRules,
@@ -374,13 +374,13 @@ struct TriedReservation {
 struct UndoIfCancelled<'e> {
     engine: &'e Arc<Engine>,
     plan: &'e Plan,
-    attempt: Attempt,
+    attempt: ReserveAttempt,
     ttl: Duration,
     is_armed: bool,
 }
 
 impl<'e> UndoIfCancelled<'e> {
-    fn new(engine: &'e Arc<Engine>, plan: &'e Plan, attempt: Attempt, ttl: Duration) -> Self {
+    fn new(engine: &'e Arc<Engine>, plan: &'e Plan, attempt: ReserveAttempt, ttl: Duration) -> Self {
         // Counters in this process never wait.
         let is_armed = !engine.provider().is_immediate();
         Self { engine, plan, attempt, ttl, is_armed }
@@ -407,7 +407,7 @@ impl Drop for UndoIfCancelled<'_> {
 #[derive(Debug, Clone, Copy)]
 struct ShadowRequest {
     name: ReservationName,
-    attempt: Attempt,
+    attempt: ReserveAttempt,
     ttl: Duration,
     deadline: Deadline,
 }

@@ -25,7 +25,7 @@ const NO_ATTEMPT: u64 = 0;
 
 /// An attempt to make a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Attempt {
+pub(crate) struct ReserveAttempt {
     pub(crate) id: ReservationId,
     /// Unique among the attempts with this id, and not [`NO_ATTEMPT`].
     pub(crate) number: u64,
@@ -42,7 +42,7 @@ pub(crate) enum Undoing {
     NoRoom,
 }
 
-impl Attempt {
+impl ReserveAttempt {
     fn is_of(self, entry: &Entry, state: EntryState) -> bool {
         entry.id == self.id && entry.attempt == self.number && entry.state == state
     }
@@ -50,12 +50,12 @@ impl Attempt {
 
 impl ReservationTable {
     /// Whether the attempt was undone.
-    pub(crate) fn is_undone(&self, attempt: Attempt, now: Timestamp) -> bool {
+    pub(crate) fn is_undone(&self, attempt: ReserveAttempt, now: Timestamp) -> bool {
         self.live(now).iter().any(|entry| attempt.is_of(entry, EntryState::Undone))
     }
 
     /// Notes that an attempt has found an open reservation.
-    pub(crate) fn confirm(&mut self, attempt: Attempt, now: Timestamp) {
+    pub(crate) fn confirm(&mut self, attempt: ReserveAttempt, now: Timestamp) {
         self.forget_expired(now);
         let has_room = self.has_room(now);
         let count = self.confirmations(attempt.id).count();
@@ -75,7 +75,7 @@ impl ReservationTable {
     /// Undoes an attempt, and remembers until `marked_until` that it was undone, if it may still arrive.
     pub(crate) fn undo(
         &mut self,
-        attempt: Attempt,
+        attempt: ReserveAttempt,
         marked_until: Option<Timestamp>,
         now: Timestamp,
     ) -> Undoing {
@@ -105,7 +105,7 @@ impl ReservationTable {
         };
         let has_room = self.has_room(now);
         if let Some(expires_at) = marked_until.filter(|_| has_room) {
-            let Attempt { id, number: attempt } = attempt;
+            let ReserveAttempt { id, number: attempt } = attempt;
             let (origin, state) = (Origin::default(), EntryState::Undone);
             self.insert(Entry {
                 id,

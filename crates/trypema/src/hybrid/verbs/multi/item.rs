@@ -7,7 +7,7 @@ use crate::error::TrypemaError;
 use crate::hybrid::HybridRateLimiterProvider;
 use crate::hybrid::state::TakeArgs;
 use crate::hybrid::verbs::decide::{Attempt, CountCall, DecideResult, DecidedBy};
-use crate::hybrid::verbs::receipt::{HybridReceipt, Origin};
+use crate::hybrid::verbs::receipt::{HybridReceipt, UnitsOrigin};
 use crate::redis::{LimitedKey, RedisFailure, RedisKey, RedisReceipt};
 use crate::strategy::{LeasedUnits, Strategy, with_strategy};
 
@@ -191,8 +191,9 @@ impl HybridRateLimiterProvider {
                         .redis()
                         .reserve_without_policy(deadline, LimitedKey { key, limit }, check.cost)
                         .await?;
-                    receipt =
-                        reserved.receipt.map(|receipt| HybridReceipt::new::<S>(key, Origin::Redis(receipt)));
+                    receipt = reserved
+                        .receipt
+                        .map(|receipt| HybridReceipt::new::<S>(key, UnitsOrigin::Redis(receipt)));
                     S::core(&reserved.decision)
                 }
             }
@@ -224,10 +225,10 @@ impl HybridRateLimiterProvider {
             let Some(receipt) = item.receipt.take() else { continue };
             with_strategy!(item.check.limit, |S, limit| {
                 match receipt.redeem::<S>(&item.key) {
-                    Some(Origin::Leased(spent)) => {
+                    Some(UnitsOrigin::Leased(spent)) => {
                         HasHybridLimiter::<S>::limiter(self).restore(&item.key, limit, spent);
                     }
-                    Some(Origin::Redis(receipt)) => item.receipt = Some(item.receipt_of(receipt)),
+                    Some(UnitsOrigin::Redis(receipt)) => item.receipt = Some(item.receipt_of(receipt)),
                     None => {}
                 }
             });
@@ -283,7 +284,7 @@ impl CheckItem<'_> {
     fn receipt_of(&self, receipt: RedisReceipt) -> HybridReceipt {
         with_strategy!(self.check.limit, |S, _limit| HybridReceipt::new::<S>(
             &self.key,
-            Origin::Redis(receipt)
+            UnitsOrigin::Redis(receipt)
         ))
     }
 }

@@ -27,7 +27,7 @@ use crate::rules::request::Request;
 #[cfg(feature = "unstable-testkit")]
 use crate::rules::reservation::ReserveOptions;
 use crate::rules::set::RuleSet;
-use crate::strategy::reservations::{Attempt, ReservationId};
+use crate::strategy::reservations::{ReservationId, ReserveAttempt};
 use crate::waiting::Sleep;
 
 /// The most counters at which something is to be undone. Their names take 16 MB at most.
@@ -61,7 +61,7 @@ pub struct BacklogCounts {
 #[derive(Debug, Clone)]
 pub(super) struct PendingUndo {
     pub(super) key: Box<str>,
-    pub(super) attempt: Attempt,
+    pub(super) attempt: ReserveAttempt,
     /// The time for which the reservation lasts.
     pub(super) ttl: Duration,
     /// Whether the store has answered the attempt. Otherwise it may still arrive.
@@ -96,8 +96,8 @@ pub(super) struct State {
     is_running: bool,
 }
 
-/// What is to be done in one step.
-struct Batch {
+/// The work of one step.
+struct BacklogStep {
     undos: Vec<(PendingUndo, Timestamp)>,
     kept: Vec<KeptName>,
 }
@@ -113,18 +113,18 @@ impl Backlog {
     }
 
     /// Returns an attempt with a number that no other attempt of any process has.
-    pub(super) fn new_attempt(&self, id: ReservationId) -> Attempt {
+    pub(super) fn new_attempt(&self, id: ReservationId) -> ReserveAttempt {
         #[cfg(feature = "unstable-testkit")]
         match self.next_attempt.swap(0, Ordering::Relaxed) {
             0 => {}
-            number => return Attempt { id, number },
+            number => return ReserveAttempt { id, number },
         }
         // 0 is no attempt.
-        Attempt { id, number: rand::random::<u64>().max(1) }
+        ReserveAttempt { id, number: rand::random::<u64>().max(1) }
     }
 
     /// Returns what is to be done next in the store; `None` if there is nothing, and the task ends.
-    fn next_batch(&self, now: Timestamp) -> Option<Batch> {
+    fn next_batch(&self, now: Timestamp) -> Option<BacklogStep> {
         let mut state = self.lock();
         let before = state.queue.len();
         state.queue.retain(|(_, give_up_at)| now < *give_up_at);
@@ -140,7 +140,7 @@ impl Backlog {
         let start = state.next_kept.checked_rem(state.kept.len()).unwrap_or(0);
         state.next_kept = start + BATCH;
         let kept = state.kept.keys().cycle().skip(start).take(BATCH.min(state.kept.len())).cloned().collect();
-        Some(Batch { undos, kept })
+        Some(BacklogStep { undos, kept })
     }
 
     /// Whether this process keeps a reservation.
@@ -263,7 +263,7 @@ impl Engine {
 
     async fn work_off_backlog(self: Arc<Self>, mut running: RunningTask) {
         let mut longest = FIRST_PAUSE;
-        while let Some(Batch { undos: batch, kept }) = running.backlog.next_batch(self.clock().now()) {
+        while let Some(BacklogStep { undos: batch, kept }) = running.backlog.next_batch(self.clock().now()) {
             let undos: Vec<PendingUndo> = batch.iter().map(|(undo, _)| undo.clone()).collect();
             let mut returned = ReturnedBatch { backlog: &running.backlog, batch };
             let moved = self.move_kept(&kept).await;
@@ -320,7 +320,7 @@ impl Engine {
     /// Undoes an attempt whose answer was lost, at every counter of its request.
     pub async fn undo_attempt(&self, request: &Request<'_>, options: &ReserveOptions, number: u64) -> bool {
         let Ok(plan) = Plan::for_reservation(self.set.load_full(), request) else { return false };
-        let attempt = Attempt { id: options.name(request).id, number };
+        let attempt = ReserveAttempt { id: options.name(request).id, number };
         let undo = |check: &Check<'_>| PendingUndo {
             key: check.key.into(),
             attempt,
@@ -380,7 +380,7 @@ impl Drop for RunningTask {
     }
 }
 
-/// What a call to the store did not undo goes back into the queue, also if the call is cancelled.
+/// Returns attempts that a call to the store did not undo to the queue, also if the call is cancelled.
 struct ReturnedBatch<'u> {
     backlog: &'u Backlog,
     batch: Vec<(PendingUndo, Timestamp)>,

@@ -222,14 +222,14 @@ impl Engine {
         let (check, deadline) = (Check::new(key, limit, part.units), provider.deadline());
         let ttl = part.expires_in(now).max(SHORTEST_TTL);
         match reserve_in_store(provider, &check, PartInStore { part, ttl }, deadline).await {
-            Reserved::Failed => return false,
-            Reserved::Refused => return self.charge(&check, part, deadline).await,
-            Reserved::Until(expires_in) if part.counted.is_none() && expires_in < ttl => {
+            StoreAnswer::Failed => return false,
+            StoreAnswer::Refused => return self.charge(&check, part, deadline).await,
+            StoreAnswer::Until(expires_in) if part.counted.is_none() && expires_in < ttl => {
                 let renewal = RenewRequest { check, id: part.name.id, ttl };
                 let renewed = provider.renew_all(std::slice::from_ref(&renewal), deadline).wait().await;
                 return renewed.iter().all(Result::is_ok);
             }
-            Reserved::Until(_) => {}
+            StoreAnswer::Until(_) => {}
         }
         let Some(counted) = part.counted else { return true };
         let check = Check { cost: counted, ..check };
@@ -247,7 +247,7 @@ impl Engine {
         let check = Check { cost: part.counted.unwrap_or(part.units), ..*check };
         let record = RecordRequest { check, mode: RecordMode::Debit };
         let charged = self.provider().record_all(std::slice::from_ref(&record), deadline).wait().await;
-        // What may have been charged is not charged again.
+        // Units that may have been charged are not charged again.
         charged.iter().all(|result| result.as_ref().map_or_else(TrypemaError::is_outcome_unknown, |_| true))
     }
 }
@@ -260,7 +260,7 @@ struct PartInStore<'p> {
 }
 
 /// The answer of the store to a part.
-enum Reserved {
+enum StoreAnswer {
     /// It is reserved for so long, perhaps by an attempt whose answer was lost, or it has ended there.
     Until(Duration),
     /// The store cannot reserve it under its id.
@@ -274,7 +274,7 @@ async fn reserve_in_store(
     check: &Check<'_>,
     PartInStore { part, ttl }: PartInStore<'_>,
     deadline: Deadline,
-) -> Reserved {
+) -> StoreAnswer {
     let take = TakeRequest {
         checks: &[],
         independent: std::slice::from_ref(check),
@@ -283,11 +283,11 @@ async fn reserve_in_store(
         deadline,
     };
     let request = ReserveRequest { take, name: part.name, attempt: part.attempt, ttl, is_debit: true };
-    let Ok(response) = provider.reserve(request).wait().await else { return Reserved::Failed };
+    let Ok(response) = provider.reserve(request).wait().await else { return StoreAnswer::Failed };
     match (response.independent.first(), response.independent_receipts.first()) {
-        (Some(Ok(_)), Some(Some(reserved))) if reserved.is_ended => Reserved::Until(ttl),
-        (Some(Ok(_)), Some(Some(reserved))) => Reserved::Until(reserved.expires_in),
-        (Some(Ok(_)), _) => Reserved::Refused,
-        _ => Reserved::Failed,
+        (Some(Ok(_)), Some(Some(reserved))) if reserved.is_ended => StoreAnswer::Until(ttl),
+        (Some(Ok(_)), Some(Some(reserved))) => StoreAnswer::Until(reserved.expires_in),
+        (Some(Ok(_)), _) => StoreAnswer::Refused,
+        _ => StoreAnswer::Failed,
     }
 }
