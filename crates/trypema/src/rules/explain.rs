@@ -208,7 +208,7 @@ impl RuleSet {
     fn is_outside_share(&self, number: u32, rule: &CompiledRule, indexed: &IndexedSet<'_>) -> bool {
         indexed.paths().any(|path| {
             let mut found = MatchedRules::default();
-            self.candidate_index.find_by_path(indexed, path, &mut found);
+            self.candidate_index.find(indexed, path, &mut found);
             let entry = found.as_slice().iter().find(|entry| entry.rule == number);
             entry.is_some_and(|entry| {
                 let mut key = String::new();

@@ -127,38 +127,34 @@ impl Index {
         }
     }
 
-    /// Adds the rules that apply to `matched`. Rules with `if_missing: deny` or `error` are indexed without
-    /// attributes, so they are matched even if the request lacks some.
-    pub(super) fn find(&self, indexed: &IndexedSet<'_>, matched: &mut MatchedRules) {
-        self.search(indexed, |by_attributes| by_attributes.find(indexed, matched));
-    }
-
-    /// Adds the rules that apply by one of the [paths](IndexedSet::paths) of a request.
-    pub(super) fn find_by_path(
+    /// Adds the rules that apply by some of the [paths](IndexedSet::paths) of a request. Rules with `if_missing: deny`
+    /// or `error` are indexed without attributes, so they are matched even if the request lacks some.
+    pub(super) fn find<'p>(
         &self,
         indexed: &IndexedSet<'_>,
-        path: Option<&str>,
+        paths: impl IntoIterator<Item = &'p str>,
         matched: &mut MatchedRules,
     ) {
-        let mut search =
-            Search { indexed, visit: |by_attributes: &AttributeIndex| by_attributes.find(indexed, matched) };
-        self.any_endpoint.search(&mut search);
-        if let Some(path) = path {
-            self.root.search(segments(path), &mut search);
-        }
+        self.search(indexed, paths, |by_attributes| by_attributes.find(indexed, matched));
     }
 
     /// Calls `visit` for every rule whose endpoints, methods, plans and conditions match the request. The arguments are
     /// the number of the rule, and the attribute that the request lacks, if this keeps the rule from
     /// applying. A rule with several endpoints may be visited several times.
     pub(super) fn visit_targeted(&self, indexed: &IndexedSet<'_>, mut visit: impl FnMut(u32, Option<u16>)) {
-        self.search(indexed, |by_attributes| by_attributes.visit(indexed, &mut visit));
+        let paths = indexed.paths().flatten();
+        self.search(indexed, paths, |by_attributes| by_attributes.visit(indexed, &mut visit));
     }
 
-    fn search(&self, indexed: &IndexedSet<'_>, visit: impl FnMut(&AttributeIndex)) {
+    fn search<'p>(
+        &self,
+        indexed: &IndexedSet<'_>,
+        paths: impl IntoIterator<Item = &'p str>,
+        visit: impl FnMut(&AttributeIndex),
+    ) {
         let mut search = Search { indexed, visit };
         self.any_endpoint.search(&mut search);
-        for path in indexed.paths().flatten() {
+        for path in paths {
             self.root.search(segments(path), &mut search);
         }
     }
@@ -331,12 +327,6 @@ impl MatchedRules {
     pub(super) fn extend_to_capacity(&mut self, others: Self) {
         let room = MAX_CHECKS - self.len;
         others.into_iter().take(room).for_each(|entry| self.insert(entry));
-    }
-
-    /// Adds the rules that match another attribute set of the same request.
-    pub(super) fn extend(&mut self, others: Self) {
-        self.are_too_many |= others.are_too_many;
-        others.into_iter().for_each(|entry| self.insert(entry));
     }
 
     fn add(&mut self, entries: &[IndexEntry]) {

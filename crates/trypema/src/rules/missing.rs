@@ -61,8 +61,8 @@ impl RuleSet {
         request: &Request<'_>,
     ) -> Result<impl Iterator<Item = SkippedRule<'_>>, TrypemaError> {
         self.validate(request)?;
-        let sets = request.sets().iter().map(|set| self.index_unambiguous_set(*set));
-        let sets: Vec<IndexedSet<'_>> = sets.collect::<Result<_, _>>()?;
+        let sets: Vec<IndexedSet<'_>> = request.sets().iter().map(|set| self.index_set(*set)).collect();
+        sets.iter().try_for_each(IndexedSet::refuse_ambiguous_path)?;
         let is_missing = |attribute: u16| sets.iter().all(|indexed| indexed.value(attribute).is_none());
         // A set may lack several attributes of a rule, of which other sets have some.
         let missing_of_all = |rule: u32, missing: u16| match is_missing(missing) {

@@ -244,7 +244,7 @@ impl<'a> IndexedSet<'a> {
     }
 
     /// Returns the paths by which the set matches rules: the readings of its path, or `None` if it has no path.
-    pub(super) fn paths(&self) -> impl Iterator<Item = Option<&str>> {
+    pub(super) fn paths(&self) -> impl Iterator<Item = Option<&str>> + Clone {
         let none = self.path.is_none().then_some(None);
         none.into_iter().chain(self.path.iter().flat_map(Path::readings).map(Some))
     }

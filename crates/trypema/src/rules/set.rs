@@ -207,21 +207,13 @@ impl RuleSet {
     /// path has no percent-encoding, no empty and dot segments, and no backslashes.
     pub fn matching(&self, request: &Request<'_>) -> Result<impl Iterator<Item = &Rule>, TrypemaError> {
         self.validate(request)?;
-        let found = match request.sets() {
-            [only] => self.index_unambiguous_set(*only).and_then(|indexed| self.find(&indexed)),
-            sets => self.find_in_all(sets),
-        }?;
-        Ok(found.into_iter().filter_map(|entry| self.at(entry.rule)).map(|compiled| &compiled.rule))
-    }
-
-    /// Returns the rules that match at least one of several sets.
-    #[cold]
-    fn find_in_all(&self, sets: &[AttributeSet<'_>]) -> Result<MatchedRules, TrypemaError> {
         let mut found = MatchedRules::default();
-        for set in sets {
-            found.extend(self.find(&self.index_unambiguous_set(*set)?)?);
+        for set in request.sets() {
+            let indexed = self.index_set(*set);
+            indexed.refuse_ambiguous_path()?;
+            self.find(&indexed, indexed.paths().flatten(), &mut found)?;
         }
-        if found.are_too_many { Err(too_many_rules()) } else { Ok(found) }
+        Ok(found.into_iter().filter_map(|entry| self.at(entry.rule)).map(|compiled| &compiled.rule))
     }
 
     /// Fails if a request exceeds a bound, or names a unit that is not declared.
@@ -245,45 +237,24 @@ impl RuleSet {
         IndexedSet::new(set, |name| self.attributes.get(name).copied())
     }
 
-    /// The same as [`index_set`](Self::index_set). Fails if the path has too many readings.
-    pub(super) fn index_unambiguous_set<'a>(
-        &self,
-        set: AttributeSet<'a>,
-    ) -> Result<IndexedSet<'a>, TrypemaError> {
-        let indexed = self.index_set(set);
-        indexed.refuse_ambiguous_path()?;
-        Ok(indexed)
-    }
-
-    /// Returns the rules that match, by priority, including as many candidates as there is room for.
-    pub(super) fn find(&self, indexed: &IndexedSet<'_>) -> Result<MatchedRules, TrypemaError> {
-        self.find_in_indexes(|index, matched| index.find(indexed, matched))
-    }
-
-    /// The same as [`find`](Self::find) by one of the paths of a request.
-    pub(super) fn find_by_path(
+    /// Adds the rules that match by some of the [paths](IndexedSet::paths) of a request, by priority, including as many
+    /// candidates as there is room for.
+    pub(super) fn find<'p>(
         &self,
         indexed: &IndexedSet<'_>,
-        path: Option<&str>,
-    ) -> Result<MatchedRules, TrypemaError> {
-        self.find_in_indexes(|index, matched| index.find_by_path(indexed, path, matched))
-    }
-
-    fn find_in_indexes(
-        &self,
-        find: impl Fn(&Index, &mut MatchedRules),
-    ) -> Result<MatchedRules, TrypemaError> {
-        let mut found = MatchedRules::default();
-        find(&self.index, &mut found);
+        paths: impl IntoIterator<Item = &'p str> + Clone,
+        found: &mut MatchedRules,
+    ) -> Result<(), TrypemaError> {
+        self.index.find(indexed, paths.clone(), found);
         if found.are_too_many {
             return Err(too_many_rules());
         }
         if !self.candidates.is_empty() {
             let mut candidates = MatchedRules::default();
-            find(&self.candidate_index, &mut candidates);
+            self.candidate_index.find(indexed, paths, &mut candidates);
             found.extend_to_capacity(candidates);
         }
-        Ok(found)
+        Ok(())
     }
 
     /// Returns the live rule that a candidate is evaluated in place of. `None` if that rule is log-only: then

@@ -7,6 +7,7 @@ use crate::check::MAX_CHECKS;
 use crate::decision::Decision;
 use crate::error::TrypemaError;
 use crate::rules::definition::{IfMissing, KeyVerdict};
+use crate::rules::index::MatchedRules;
 use crate::rules::request::IndexedSet;
 use crate::rules::set::{CompiledRule, ListMatch, MatchedPath, OverrideAction, RuleSet, too_many_rules};
 use crate::rules::verdict::{MissingInput, RuleOutcome, Verdict};
@@ -86,9 +87,10 @@ impl<'r> PlanBuilder<'r> {
         if self.list_match.is_some() {
             return Ok(());
         }
-        let found = self.set.find(indexed)?;
-        self.reserve(found.as_slice().len());
         let path = indexed.paths().next().flatten();
+        let mut found = MatchedRules::default();
+        self.set.find(indexed, path, &mut found)?;
+        self.reserve(found.as_slice().len());
         for entry in found.as_slice() {
             if let Some(missing) = self.add(MatchedPath { entry: *entry, path }, indexed) {
                 self.add_missing(entry.rule, missing)?;
@@ -110,7 +112,9 @@ impl<'r> PlanBuilder<'r> {
                 continue;
             }
             for path in indexed.paths() {
-                for entry in self.set.find_by_path(indexed, path)? {
+                let mut matched = MatchedRules::default();
+                self.set.find(indexed, path, &mut matched)?;
+                for entry in matched {
                     let rule = self.set.at(entry.rule);
                     let is_candidate = rule.is_some_and(|rule| rule.rule.candidate_for.is_some());
                     let list = if is_candidate { &mut candidates } else { &mut found };
