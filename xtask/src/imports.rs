@@ -43,9 +43,9 @@ const CRATES: [Layered; 2] = [
     },
     Layered {
         source: "crates/trypema-server/src",
-        order: "secret, clock, mode, attributes, deny_status, background_worker, background_tasks → metrics → settings → log, \
-                tokens, token_file, allowed_origins, forward_auth, spans, rules → denial_log, config → net, provider, \
-                logins → start_error → app → front, store_watch, permission_watch → rule_watcher, \
+        order: "secret, clock, mode, refusal, deny_status, background_worker, background_tasks → attributes → metrics → \
+                settings → log, tokens, token_file, allowed_origins, forward_auth, spans, rules → denial_log, config → net, \
+                provider, logins → start_error → app → service → front, store_watch, permission_watch → rule_watcher, \
                 administration → server → cli",
         left_out: &[],
         exceptions: &[],

@@ -6,22 +6,17 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use serde::Serialize;
+use trypema::RateLimiter;
 use trypema::clock::Clock;
-use trypema::rules::{
-    BacklogCounts, Engine, Holder, OnDrop, PreparedExplanation, Request, Reservation, ReservationRef,
-    ReserveOptions, RuleSet, Settlement, Verdict,
-};
-use trypema::{RateLimiter, TrypemaError};
+use trypema::rules::{BacklogCounts, Engine, RuleSet};
 
 use self::permissions::Permissions;
 use crate::background_worker::BackgroundWorkers;
 use crate::config::Config;
 use crate::denial_log::DenialLog;
 use crate::metrics::{Exposition, MetricType, Metrics, ReservationMetrics, StoreMetrics};
-use crate::mode::Mode;
 use crate::provider::{self, EngineAndLimiter, LimiterDependencies, Provider};
 use crate::rules::store::{self, RuleStore, RulesOrigin};
 use crate::rules::{LoadedRules, WatchedSource};
@@ -130,119 +125,9 @@ impl App {
         Ok(app)
     }
 
-    /// Decides a request by the rules in force. Every front end calls this method.
-    ///
-    /// # Errors
-    ///
-    /// The store is unavailable, or the request is invalid.
-    pub async fn check(&self, mode: Mode, request: &Request<'_>) -> Result<Verdict, TrypemaError> {
-        let result = match mode {
-            Mode::Check => self.engine.check(request).await,
-            Mode::Peek => self.engine.peek(request).await,
-            Mode::Record => self.engine.record(request).await,
-        };
-        match &result {
-            Ok(verdict) => {
-                if mode != Mode::Peek {
-                    self.metrics.rules.count_verdict(verdict, mode);
-                    self.metrics.rules.count_skipped(verdict, request);
-                }
-                self.denial_log.log(verdict, request, mode.name());
-            }
-            Err(error) => self.undecided(error, request, mode.name()),
-        }
-        result
-    }
-
-    /// Reserves the estimated cost of a request. The reservation outlives the returned value: it lasts until
-    /// somebody settles or releases it by its text, or until it expires.
-    ///
-    /// # Errors
-    ///
-    /// The store is unavailable, or the request is invalid, or another request has used the id.
-    pub(crate) async fn reserve(
-        &self,
-        request: &Request<'_>,
-        options: ReserveOptions,
-    ) -> Result<Reservation, TrypemaError> {
-        let result = self.engine.reserve(request, &options.on_drop(OnDrop::Keep)).await;
-        match &result {
-            Ok(made) => {
-                // A repeated request spent nothing, and was counted before.
-                if !made.is_repeated() {
-                    self.metrics.rules.count_verdict(made.verdict(), Mode::Check);
-                    self.metrics.rules.count_skipped(made.verdict(), request);
-                }
-                self.denial_log.log(made.verdict(), request, "reserve");
-            }
-            Err(TrypemaError::ReservationConflict) => {}
-            Err(error) => self.undecided(error, request, "reserve"),
-        }
-        result
-    }
-
-    fn undecided(&self, error: &TrypemaError, request: &Request<'_>, mode: &'static str) {
-        self.metrics.rules.count_error(&self.engine.rules(), request);
-        if error.is_store_failure() {
-            self.metrics.store.undecided.add_one();
-        }
-        tracing::debug!(mode, "requests: request not decided: {error}");
-    }
-
-    /// Settles a reservation by its text.
-    pub(crate) async fn settle(
-        &self,
-        reservation: ReservationRef<'_>,
-        costs: &[(&str, u64)],
-    ) -> Result<Settlement, TrypemaError> {
-        let settlement = self.engine.settle(reservation, costs).await?;
-        self.metrics.rules.count_settlement(&settlement);
-        Ok(settlement)
-    }
-
-    /// Releases a reservation by its text.
-    pub(crate) async fn release_reservation(
-        &self,
-        reservation: ReservationRef<'_>,
-    ) -> Result<Settlement, TrypemaError> {
-        self.engine.release(reservation).await
-    }
-
-    /// Renews a reservation by its text. Returns the time after which it expires, or `None` if it is no longer
-    /// outstanding.
-    pub(crate) async fn renew(
-        &self,
-        reservation: ReservationRef<'_>,
-        ttl: Duration,
-    ) -> Result<Option<Duration>, TrypemaError> {
-        self.engine.renew(reservation, ttl).await
-    }
-
-    /// Returns the reservations that a counter holds; `None` if no rule has the counter.
-    pub(crate) async fn holders(&self, key: &str) -> Result<Option<Vec<Holder>>, TrypemaError> {
-        self.engine.holders(key).await
-    }
-
-    /// Releases one reservation at one counter. Returns whether the counter held it; `None` if no rule has the
-    /// counter.
-    pub(crate) async fn release_holder(&self, key: &str, id: &str) -> Result<Option<bool>, TrypemaError> {
-        self.engine.release_holder(key, id).await
-    }
-
-    /// Prepares an explanation, whose second part takes long if there are many rules.
-    pub(crate) async fn prepare_explanation(
-        &self,
-        request: &Request<'_>,
-    ) -> Result<PreparedExplanation, TrypemaError> {
-        self.engine.prepare_explanation(request).await
-    }
-
-    pub(crate) async fn inspect(&self, key: &str, cost: u64) -> Result<Option<Verdict>, TrypemaError> {
-        self.engine.inspect(key, cost).await
-    }
-
-    pub(crate) async fn reset(&self, key: &str) -> Result<Option<bool>, TrypemaError> {
-        self.engine.reset(key).await
+    /// Returns the engine, of which only [`Service`](crate::service::Service) asks for decisions.
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
     }
 
     /// Returns the rules in force.

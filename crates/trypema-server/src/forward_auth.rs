@@ -9,11 +9,11 @@ mod settings;
 use std::collections::HashMap;
 use std::num::NonZeroU64;
 
-use http::{HeaderName, StatusCode};
+use http::StatusCode;
 use trypema::http::HeaderStyle;
 
+use crate::attributes::{Attribute, AttributeMap, AttributeSource, DotSegments};
 use crate::deny_status::DenyStatus;
-use crate::settings::forward_auth::DotSegments;
 
 /// The profile of `/v1/forward-auth` without a name.
 pub(crate) const DEFAULT: &str = "default";
@@ -30,48 +30,11 @@ pub(crate) struct Profiles(HashMap<String, Profile>);
 /// One profile.
 #[derive(Debug, Clone)]
 pub(crate) struct Profile {
-    /// The attributes, each name once. `endpoint`, `method`, `host` and `ip` are included unless the
-    /// profile removes them.
-    pub(crate) attributes: Vec<Attribute>,
+    /// `endpoint`, `method`, `host` and `ip` are included unless the profile removes them.
+    pub(crate) attributes: AttributeMap,
     pub(crate) cost: NonZeroU64,
     pub(crate) deny_status: DenyStatus,
     pub(crate) headers: HeaderStyle,
-    /// For the path that the client has written.
-    pub(crate) dot_segments: DotSegments,
-}
-
-/// One attribute of a request.
-#[derive(Debug, Clone)]
-pub(crate) struct Attribute {
-    pub(crate) name: String,
-    pub(crate) kind: AttributeKind,
-    pub(crate) source: AttributeSource,
-}
-
-/// The meaning of an attribute, which determines how its value is validated and normalised.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AttributeKind {
-    /// The path of a URI.
-    Endpoint,
-    /// An HTTP method. If it is missing, the method of the proxy's own request.
-    Method,
-    /// A host in lower case, without its port.
-    Host,
-    /// An IP address.
-    Ip,
-    /// Any text.
-    Other,
-}
-
-/// The source of an attribute's value.
-#[derive(Debug, Clone)]
-pub(crate) enum AttributeSource {
-    /// A header, which the proxy overwrites.
-    Header(HeaderName),
-    /// A literal of the configuration file.
-    Value(String),
-    /// `X-Forwarded-For`, read from right to left through the trusted proxies.
-    ClientAddress,
 }
 
 impl Profiles {
@@ -93,11 +56,13 @@ impl Default for Profile {
     /// Returns a profile with the standard attributes, cost 1, and 429 for denials.
     fn default() -> Self {
         Self {
-            attributes: own_attributes().into(),
+            attributes: AttributeMap {
+                attributes: own_attributes().into(),
+                dot_segments: DotSegments::default(),
+            },
             cost: NonZeroU64::MIN,
             deny_status: DenyStatus::TOO_MANY_REQUESTS,
             headers: HeaderStyle::Standard,
-            dot_segments: DotSegments::default(),
         }
     }
 }
@@ -113,22 +78,9 @@ impl Profile {
     }
 }
 
-impl Attribute {
-    fn new(name: &str, source: AttributeSource) -> Self {
-        let kind = match name {
-            "endpoint" => AttributeKind::Endpoint,
-            "method" => AttributeKind::Method,
-            "host" => AttributeKind::Host,
-            "ip" => AttributeKind::Ip,
-            _ => AttributeKind::Other,
-        };
-        Self { name: name.to_owned(), kind, source }
-    }
-}
-
 /// Returns the standard attributes, which every request has unless a profile redefines them.
 fn own_attributes() -> [Attribute; 4] {
-    let header = |name| AttributeSource::Header(HeaderName::from_static(name));
+    let header = |name: &str| AttributeSource::Field(name.into());
     [
         Attribute::new("endpoint", header("x-forwarded-uri")),
         Attribute::new("method", header("x-forwarded-method")),

@@ -4,14 +4,15 @@
 //! ```text
 //!  HTTP, forward-auth          front/     a request of some protocol → attributes, cost → answer     translate only
 //!         │
-//!       App                    app.rs     one engine, its metrics, whether it is ready
+//!      Service                service/   permission, engine, metrics, denial log                    every decision
 //!         │
-//!  trypema::rules::Engine                 memory, Redis or hybrid
+//!       App                   app.rs     one engine, its metrics, whether it is ready
+//!         │
+//!  trypema::rules::Engine                memory, Redis or hybrid
 //! ```
 //!
-//! A front end translates each request of its protocol into a [`Request`](trypema::rules::Request), passes
-//! it to [`App::check`], and translates the [`Verdict`](trypema::rules::Verdict) back. It contains no
-//! decision logic.
+//! A front end translates each request of its protocol into an `OwnedRequest`, passes it in an operation to
+//! `Service::call`, and translates the answer back. It contains no decision logic.
 
 #![cfg(feature = "service")]
 
@@ -35,10 +36,12 @@ mod mode;
 mod net;
 mod permission_watch;
 mod provider;
+mod refusal;
 mod rule_watcher;
 mod rules;
 mod secret;
 mod server;
+mod service;
 mod settings;
 mod spans;
 mod start_error;

@@ -18,11 +18,12 @@ use crate::app::App;
 use crate::background_tasks::BackgroundTasks;
 use crate::clock::Started;
 use crate::config::Config;
-use crate::front::http::{Access, AdminApi, CheckApi, Common, Http};
+use crate::front::http::{Api, Http, RouteListener};
 use crate::logins::LoginGuard;
 use crate::net::{self, Acceptor, Certificates, Descriptors, Listener, Registry};
 use crate::permission_watch;
 use crate::rule_watcher;
+use crate::service::{Access, Service};
 use crate::spans::Spans;
 use crate::start_error::StartError;
 use crate::store_watch;
@@ -156,26 +157,23 @@ impl Server {
 
     /// Returns both listeners, each with its API.
     fn into_listeners(self, registry: &Arc<Registry>, spans: Option<Arc<Spans>>) -> Listeners {
-        let common = Common::new(Arc::clone(&self.app), &self.config, spans);
+        let api = Arc::new(Api::new(Service::new(Arc::clone(&self.app), spans), &self.config));
         let [check_guard, admin_guard] = self.guards;
         let (tokens, administration) = match self.administration {
             Some(Administration { listener, tokens, .. }) => (tokens.clone(), Some((listener, tokens))),
             None => (self.config.tokens.clone(), None),
         };
-        let check = CheckApi::new(common.clone(), &self.config, Access { tokens, guard: check_guard });
-        let check = Listener {
-            socket: self.listener,
+        let listener = |socket, listener, access| Listener {
+            socket,
             acceptor: Acceptor {
-                protocol: Arc::new(Http(check)),
+                protocol: Arc::new(Http { api: Arc::clone(&api), listener, access }),
                 registry: Arc::clone(registry),
                 certificates: self.certificates.clone(),
             },
         };
-        let admin = administration.map(|(listener, tokens)| {
-            let admin = AdminApi::new(common, &self.config, Access { tokens, guard: admin_guard });
-            let (protocol, registry) = (Arc::new(Http(admin)), Arc::clone(registry));
-            let acceptor = Acceptor { protocol, registry, certificates: self.certificates };
-            Listener { socket: listener, acceptor }
+        let check = listener(self.listener, RouteListener::Check, Access { tokens, guard: check_guard });
+        let admin = administration.map(|(socket, tokens)| {
+            listener(socket, RouteListener::Administration, Access { tokens, guard: admin_guard })
         });
         Listeners { check, admin }
     }
@@ -223,8 +221,8 @@ impl Server {
 
 /// Both listeners.
 struct Listeners {
-    check: Listener<Http<CheckApi>>,
-    admin: Option<Listener<Http<AdminApi>>>,
+    check: Listener<Http>,
+    admin: Option<Listener<Http>>,
 }
 
 impl Listeners {

@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use http::{HeaderMap, StatusCode};
 use tokio::sync::mpsc;
 
 pub(crate) use export::Collector;
@@ -46,7 +45,7 @@ struct Span {
     parent: Parent,
     id: u64,
     route: &'static str,
-    status: StatusCode,
+    status: u16,
     started: Duration,
     ended: Duration,
 }
@@ -66,13 +65,13 @@ impl Spans {
     }
 
     /// Begins a span if the request's `traceparent` is sampled.
-    pub(crate) fn begin(&self, headers: &HeaderMap) -> Option<ActiveSpan> {
-        let parent = Parent::read(headers)?;
+    pub(crate) fn begin(&self, traceparent: &str) -> Option<ActiveSpan> {
+        let parent = Parent::read(traceparent)?;
         Some(ActiveSpan { parent, started: clock::since_epoch() })
     }
 
     /// Ends a span and queues it.
-    pub(crate) fn end(&self, active: ActiveSpan, route: &'static str, status: StatusCode) {
+    pub(crate) fn end(&self, active: ActiveSpan, route: &'static str, status: u16) {
         let ActiveSpan { parent, started } = active;
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         // 0 is not a valid span id.

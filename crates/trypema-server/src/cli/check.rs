@@ -12,7 +12,10 @@ use trypema::rules::{Engine, RuleSet};
 
 use super::service::{AdminService, Call, CheckService};
 use super::{failed, print};
-use crate::front::http::{ExplainResponse, RequestDescription, request_of};
+use crate::attributes::request_of;
+use crate::refusal::Refusal;
+use crate::service::json::RequestDescription;
+use crate::service::report::ExplainResponse;
 
 /// Check whether a request may proceed
 #[derive(Debug, clap::Args)]
@@ -268,9 +271,12 @@ fn explain_with_file(file: &Path, request: &Value) -> Result<Value, String> {
     let limiter = RateLimiter::builder().build().map_err(|error| failed(&error))?;
     let engine = Engine::local(Arc::new(limiter), rules);
     let body = request.to_string();
-    let described = RequestDescription::read(body.as_bytes()).map_err(|error| error.into_detail())?;
-    let borrowed = described.borrowed();
-    let sets = borrowed.sets();
+    let request = RequestDescription::read(body.as_bytes()).map_err(|refusal| match refusal {
+        Refusal::Invalid(reason) => reason.into_owned(),
+        other => other.code().to_owned(),
+    })?;
+    let pairs = request.pairs();
+    let sets = pairs.sets();
     let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(|error| failed(&error))?;
     let explanation = runtime.block_on(engine.explain(&request_of(&sets))).map_err(|error| failed(&error))?;
     serde_json::to_value(ExplainResponse::new(&explanation)).map_err(|error| failed(&error))

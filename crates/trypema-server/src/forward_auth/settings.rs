@@ -5,10 +5,11 @@ use std::num::NonZeroU64;
 
 use http::HeaderName;
 
-use super::{
-    Attribute, AttributeKind, AttributeSource, MAX_NAME, Profile, Profiles, is_profile_name, own_attributes,
+use super::{MAX_NAME, Profile, Profiles, is_profile_name, own_attributes};
+use crate::attributes::{
+    Attribute, AttributeKind, AttributeMap, AttributeSource, MAX_ATTRIBUTE_NAME, MAX_ATTRIBUTE_VALUE,
+    MAX_ATTRIBUTES,
 };
-use crate::attributes::{MAX_ATTRIBUTE_NAME, MAX_ATTRIBUTE_VALUE, MAX_ATTRIBUTES};
 use crate::deny_status::{DenyStatus, NOT_A_DENIAL};
 use crate::settings::forward_auth::{AttributeSettings, ForwardAuthSettings, ProfileSettings};
 use crate::settings::{InvalidConfig, InvalidSetting};
@@ -45,7 +46,11 @@ impl ProfileSettings {
     /// Returns the profile, with defaults in place of fields that are invalid.
     fn profile(&self, name: &str, invalid: &mut InvalidConfig) -> Profile {
         let field = |field: &str| format!("forward_auth.profiles.{name}.{field}");
-        let mut profile = Profile { attributes: self.attributes(name, invalid), ..Profile::default() };
+        let attributes = AttributeMap {
+            attributes: self.attributes(name, invalid),
+            dot_segments: self.dot_segments.unwrap_or_default(),
+        };
+        let mut profile = Profile { attributes, ..Profile::default() };
         if let Some(cost) = self.cost {
             let free = "need at least 1: requests that cost nothing would never be limited";
             let cost = NonZeroU64::new(cost).ok_or_else(|| InvalidSetting::new(field("cost"), free));
@@ -59,7 +64,6 @@ impl ProfileSettings {
         if let Some(headers) = self.headers {
             profile.headers = headers.into();
         }
-        profile.dot_segments = self.dot_segments.unwrap_or_default();
         profile
     }
 
@@ -99,7 +103,7 @@ impl AttributeSettings {
             ));
         }
         let source = match (&self.header, &self.value) {
-            (Some(header), None) => AttributeSource::Header(header_name(header)?),
+            (Some(header), None) => AttributeSource::Field(header_name(header)?.as_str().into()),
             (None, Some(value)) => AttributeSource::Value(value.clone()),
             _ => return Err("need either `header` or `value`, as in {header: X-User}".to_owned()),
         };

@@ -1,140 +1,142 @@
-//! HTTP/JSON: the check API and the administration API, each on its own listener.
+//! HTTP/JSON: the routes of each listener.
 
-mod access;
 mod accounting;
-mod admin_api;
 mod body;
-mod check;
-mod check_api;
 mod connection;
-mod explain;
-mod forward_auth;
-mod keys;
+mod exchange;
 mod openapi;
-mod operation;
 mod origin;
 mod problem;
 mod query;
-mod release;
-mod renew;
-mod request;
-mod reserve;
 mod response;
-mod rules;
-mod settle;
+mod routes;
 mod text;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Method, Request, Response};
+use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
+use tokio::sync::Semaphore;
+use trypema::http::TrustedProxies;
 
-pub(crate) use self::access::Access;
-pub(crate) use self::admin_api::AdminApi;
-pub(crate) use self::check_api::CheckApi;
 pub(crate) use self::connection::Http;
-pub(crate) use self::explain::ExplainResponse;
+use self::exchange::Exchange;
 use self::problem::ApiError;
-pub(crate) use self::request::{RequestDescription, request_of};
+use self::routes::{Found, RulesetPermits, SharedText};
 use crate::allowed_origins::AllowedOrigins;
 use crate::app::App;
-use crate::clock::Started;
 use crate::config::Config;
-use crate::metrics::RouteLabel;
+use crate::forward_auth::Profiles;
 use crate::net::{ConnectionSlot, Phase};
-use crate::spans::Spans;
+use crate::refusal::Refusal;
+use crate::service::Service;
 
 /// A response whose body is entirely in memory.
 type HttpResponse = Response<Full<Bytes>>;
 type RouteResult = Result<HttpResponse, ApiError>;
 
-/// The dependencies of both APIs.
-#[derive(Debug, Clone)]
-pub(crate) struct Common {
-    app: Arc<App>,
-    spans: Option<Arc<Spans>>,
+/// What all routes share.
+#[derive(Debug)]
+pub(crate) struct Api {
+    service: Service,
     origins: AllowedOrigins,
     max_header: usize,
+    max_body: usize,
+    max_batch: usize,
+    trusted_proxies: TrustedProxies,
+    profiles: Profiles,
+    /// Permits to decide a part of a batch.
+    batches: Semaphore,
+    /// The same for crowded peers.
+    crowded_batches: Semaphore,
+    /// Permits to hold a whole rule set in memory.
+    rulesets: RulesetPermits,
+    metrics: SharedText,
 }
 
-impl Common {
-    pub(crate) fn new(app: Arc<App>, config: &Config, spans: Option<Arc<Spans>>) -> Self {
-        let (origins, max_header) = (config.allowed_origins.clone(), config.limits.header_bytes);
-        Self { app, spans, origins, max_header }
-    }
+/// A listener, whose routes the table of routes names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RouteListener {
+    Check,
+    Administration,
 }
 
-/// The routes of one listener.
-pub(crate) trait Api: Send + Sync + 'static {
-    /// A route, as metrics distinguish them.
-    type Route: Copy + Into<RouteLabel> + Send;
-
-    fn common(&self) -> &Common;
-
-    /// Returns the route of a path.
-    fn route_of(path: &str) -> Self::Route;
-
-    /// Whether any web page may call the route.
-    fn is_open_to_pages(route: Self::Route) -> bool;
-
-    /// Answers a request to a route.
-    fn handle(
-        &self,
-        route: Self::Route,
-        request: Request<Incoming>,
-        slot: &ConnectionSlot,
-    ) -> impl Future<Output = RouteResult> + Send;
-}
-
-/// Answers one request: measures it, traces it, and accounts for its response.
-async fn serve_request<A: Api>(api: &A, request: Request<Incoming>, slot: &ConnectionSlot) -> HttpResponse {
-    let (common, started) = (api.common(), Started::now());
-    slot.enter(Phase::Body);
-    let route = A::route_of(request.uri().path());
-    let span = common.spans.as_ref().and_then(|spans| Some((spans, spans.begin(request.headers())?)));
-    let response = route_request(api, route, request, slot).await;
-    let response = accounting::account_for(response, slot).await;
-    common.app.metrics.http.record_response(route.into(), response.status(), started.ago());
-    if let Some((spans, active)) = span {
-        spans.end(active, route.into().name(), response.status());
-    }
-    slot.enter(Phase::Response);
-    response
-}
-
-/// Answers one request, unless a web page sent it that may not call the server.
-async fn route_request<A: Api>(
-    api: &A,
-    route: A::Route,
-    request: Request<Incoming>,
-    slot: &ConnectionSlot,
-) -> HttpResponse {
-    let page = if A::is_open_to_pages(route) {
-        None
-    } else {
-        match origin::admit(&api.common().origins, request.method(), request.headers()) {
-            Ok(page) => page,
-            Err(error) => return error.into_response(),
+impl Api {
+    pub(crate) fn new(service: Service, config: &Config) -> Self {
+        Self {
+            service,
+            origins: config.allowed_origins.clone(),
+            max_header: config.limits.header_bytes,
+            max_body: config.limits.body_bytes,
+            max_batch: config.limits.batch,
+            trusted_proxies: config.trusted_proxies.clone(),
+            profiles: config.profiles.clone(),
+            batches: Semaphore::new(routes::parts_at_a_time(&config.provider)),
+            crowded_batches: Semaphore::new(1),
+            rulesets: RulesetPermits::default(),
+            metrics: SharedText::default(),
         }
-    };
-    let mut response = match page.and_then(|page| page.preflight()) {
-        Some(preflight) => preflight,
-        None => api.handle(route, request, slot).await.unwrap_or_else(ApiError::into_response),
-    };
-    if let Some(page) = page {
-        page.permit(&mut response);
     }
-    response
+
+    fn app(&self) -> &Arc<App> {
+        self.service.app()
+    }
+}
+
+impl Http {
+    /// Answers one request: measures it, traces it, and accounts for its response.
+    async fn serve_request(&self, request: Request<Incoming>, slot: &ConnectionSlot) -> HttpResponse {
+        let traceparent = request.headers().get("traceparent").and_then(|parent| parent.to_str().ok());
+        let arrival = self.api.service.arrived(traceparent);
+        slot.enter(Phase::Body);
+        let found = Found::new(self.listener, request.method(), request.uri().path());
+        let label = found.label();
+        let response = self.answer(found, request, slot).await;
+        let response = accounting::account_for(response, slot).await;
+        let status = response.status().as_u16();
+        let time = self.api.service.answered(arrival, label.name(), status);
+        self.api.app().metrics.http.record_response(label, status, time);
+        slot.enter(Phase::Response);
+        response
+    }
+
+    /// Answers one request, unless a web page sent it that may not call the server.
+    async fn answer(&self, found: Found, request: Request<Incoming>, slot: &ConnectionSlot) -> HttpResponse {
+        let page = if found.is_open_to_pages() {
+            None
+        } else {
+            match origin::admit(&self.api.origins, request.method(), request.headers()) {
+                Ok(page) => page,
+                Err(error) => return error.into_response(),
+            }
+        };
+        let mut response = match page.and_then(|page| page.preflight()) {
+            Some(preflight) => preflight,
+            None => self.dispatch(found, request, slot).await.unwrap_or_else(ApiError::into_response),
+        };
+        if let Some(page) = page {
+            page.permit(&mut response);
+        }
+        response
+    }
+
+    /// Calls the handler of a route.
+    async fn dispatch(&self, found: Found, request: Request<Incoming>, slot: &ConnectionSlot) -> RouteResult {
+        if self.listener == RouteListener::Check {
+            exchange::refuse_absolute_form(request.uri())?;
+        }
+        let permission = found.permission();
+        let caller = exchange::admit(&self.access, permission, request.headers(), slot)?;
+        let (route, parameters) = found.into_route()?;
+        let exchange = Exchange { request, slot, access: &self.access, caller, parameters };
+        self.api.handle(route, exchange).await
+    }
 }
 
 /// Begins the decision. From here on counters may change, so the client must get an answer. Fails if the
 /// connection was ended while the request arrived.
-fn begin(slot: &ConnectionSlot) -> Result<(), ApiError> {
-    if slot.enter(Phase::Busy) { Ok(()) } else { Err(ApiError::too_late()) }
-}
-
-fn only(method: &Method, request: Request<Incoming>) -> Result<Request<Incoming>, ApiError> {
-    if request.method() == method { Ok(request) } else { Err(ApiError::wrong_method(method.as_str())) }
+fn begin(slot: &ConnectionSlot) -> Result<(), Refusal> {
+    if slot.enter(Phase::Busy) { Ok(()) } else { Err(Refusal::Closed) }
 }

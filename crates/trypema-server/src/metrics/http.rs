@@ -3,8 +3,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use http::StatusCode;
-
 use super::histogram::Histogram;
 use super::{Exposition, MetricType};
 
@@ -70,9 +68,9 @@ impl Default for HttpMetrics {
 }
 
 impl HttpMetrics {
-    pub(crate) fn record_response(&self, route: RouteLabel, status: StatusCode, time: Duration) {
+    pub(crate) fn record_response(&self, route: RouteLabel, status: u16, time: Duration) {
         let metrics = &self.routes[route as usize];
-        if let Some(count) = metrics.statuses.get(usize::from(status.as_u16())) {
+        if let Some(count) = metrics.statuses.get(usize::from(status)) {
             count.fetch_add(1, Ordering::Relaxed);
         }
         metrics.time.add(time);

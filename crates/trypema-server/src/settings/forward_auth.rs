@@ -8,6 +8,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Unexpected, Visitor};
 
 use super::HeaderSetting;
+use crate::attributes::DotSegments;
 
 /// The profiles that proxies may name.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -25,17 +26,6 @@ pub(crate) struct ProfileSettings {
     pub(crate) deny_status: Option<u16>,
     pub(crate) headers: Option<HeaderSetting>,
     pub(crate) dot_segments: Option<DotSegments>,
-}
-
-/// What happens to a path with a segment `.` or `..`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum DotSegments {
-    /// The request is refused.
-    #[default]
-    Refuse,
-    /// The rules for every path that servers may read it as apply.
-    Accept,
 }
 
 /// The attributes by name; `null` removes a standard attribute.

@@ -134,7 +134,6 @@ fn to_json(batch: &[Span]) -> Value {
 fn span_to_json(span: &Span) -> Value {
     const SERVER: u8 = 2;
     const ERROR: u8 = 2;
-    let status = u16::from(span.status);
     let mut written = json!({
         "traceId": span.parent.trace,
         "spanId": format!("{:016x}", span.id),
@@ -145,10 +144,10 @@ fn span_to_json(span: &Span) -> Value {
         "endTimeUnixNano": span.ended.as_nanos().to_string(),
         "attributes": [
             {"key": "http.route", "value": {"stringValue": span.route}},
-            {"key": "http.response.status_code", "value": {"intValue": status.to_string()}},
+            {"key": "http.response.status_code", "value": {"intValue": span.status.to_string()}},
         ],
     });
-    if span.status.is_server_error() {
+    if span.status >= 500 {
         written["status"] = json!({"code": ERROR});
     }
     written

@@ -12,29 +12,34 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 
 use self::tracked_stream::TrackedStream;
-use super::{Api, serve_request};
+use super::{Api, RouteListener};
 use crate::net::{Instruction, Protocol, Stream};
+use crate::service::Access;
 
-/// HTTP/1.1 with the routes of an API.
+/// HTTP/1.1 with the routes of one listener.
 #[derive(Debug)]
-pub(crate) struct Http<A>(pub(crate) A);
+pub(crate) struct Http {
+    pub(crate) api: Arc<Api>,
+    pub(crate) listener: RouteListener,
+    pub(crate) access: Access,
+}
 
-impl<A: Api> Protocol for Http<A> {
+impl Protocol for Http {
     async fn serve(self: Arc<Self>, stream: Stream) {
         let slot = Arc::clone(&stream.slot);
         let service = {
             let (http, slot) = (Arc::clone(&self), Arc::clone(&slot));
             service_fn(move |request| {
                 let (http, slot) = (Arc::clone(&http), Arc::clone(&slot));
-                async move { Ok::<_, Infallible>(serve_request(&http.0, request, &slot).await) }
+                async move { Ok::<_, Infallible>(http.serve_request(request, &slot).await) }
             })
         };
         let mut instruction = slot.connection.instruction();
         let mut connection = pin!(
             http1::Builder::new()
                 // The first is exact. The second bounds the buffer, which may hold more than the head.
-                .max_header_size(self.0.common().max_header)
-                .max_buf_size(self.0.common().max_header)
+                .max_header_size(self.api.max_header)
+                .max_buf_size(self.api.max_header)
                 .header_read_timeout(None)
                 // A client may close its sending half after the last request, and still gets the response.
                 .half_close(true)
@@ -58,7 +63,7 @@ impl<A: Api> Protocol for Http<A> {
         };
         if let Err(error) = result {
             if error.is_parse() {
-                self.0.common().app.metrics.connections.malformed.add_one();
+                self.api.app().metrics.connections.malformed.add_one();
             }
             tracing::debug!("net: connection closed early ({error})");
         }

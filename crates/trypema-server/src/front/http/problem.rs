@@ -1,7 +1,6 @@
 //! Error responses, as `application/problem+json` (RFC 9457).
 
 use std::borrow::Cow;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -13,6 +12,11 @@ use trypema::http::Problem;
 
 use super::HttpResponse;
 use crate::background_worker::WorkerError;
+use crate::refusal::{Permission, Refusal};
+
+/// nginx passes a `#` on to the application. URL parsers end the path there, and other servers, such as Go's, do not.
+pub(super) const FRAGMENT: &str =
+    "invalid path: it has a `#`, which no client sends; a `#` in a path needs to be `%23`";
 
 /// A request that gets an error response.
 #[derive(Debug)]
@@ -64,14 +68,6 @@ impl ApiError {
         }
     }
 
-    /// Returns the error of a request whose connection has ended. Usually no client reads it.
-    pub(super) fn too_late() -> Self {
-        Self::new(
-            StatusCode::REQUEST_TIMEOUT,
-            "the server closed the connection before the request was complete",
-        )
-    }
-
     pub(super) fn unavailable(detail: &'static str) -> Self {
         Self::Request {
             status: StatusCode::SERVICE_UNAVAILABLE,
@@ -85,22 +81,11 @@ impl ApiError {
         Self::unavailable("max_buffered_bytes is exhausted by request bodies and unread responses; retry")
     }
 
-    pub(super) fn unauthorized(detail: &'static str) -> Self {
+    fn unauthorized(detail: &'static str) -> Self {
         Self::Request {
             status: StatusCode::UNAUTHORIZED,
             detail: detail.into(),
             header: Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
-        }
-    }
-
-    /// Returns the error of a wrong token from an address that has failed too often.
-    pub(super) fn too_many_logins(wait: Duration) -> Self {
-        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-        Self::Request {
-            status: StatusCode::TOO_MANY_REQUESTS,
-            detail: "too many wrong tokens from this address; wrong tokens are blocked until Retry-After"
-                .into(),
-            header: Some((RETRY_AFTER, HeaderValue::from(seconds))),
         }
     }
 
@@ -117,14 +102,6 @@ impl ApiError {
                 }
                 response
             }
-        }
-    }
-
-    /// Returns the text that says what is wrong.
-    pub(crate) fn into_detail(self) -> String {
-        match self {
-            Self::Library(problem) => problem.to_json(),
-            Self::Request { detail, .. } => detail.into_owned(),
         }
     }
 
@@ -161,6 +138,46 @@ impl From<&TrypemaError> for ApiError {
             | TrypemaError::MissingAttribute { .. }
             | TrypemaError::MissingCost { .. } => Self::bad_request(error.to_string()),
             _ => Self::Library(Box::new(Problem::from(error))),
+        }
+    }
+}
+
+impl From<Refusal> for ApiError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Invalid(detail) => Self::bad_request(detail),
+            Refusal::Fragment => Self::bad_request(FRAGMENT),
+            Refusal::NoToken(Permission::Decide) => {
+                Self::unauthorized("this needs a caller token: send it as `Authorization: Bearer TOKEN`")
+            }
+            Refusal::NoToken(_) => {
+                Self::unauthorized("this needs a token: send it as `Authorization: Bearer TOKEN`")
+            }
+            Refusal::UnknownToken => Self::unauthorized("unknown token"),
+            Refusal::NoTokens => Self::unauthorized("no token is configured on this server; set admin_token"),
+            Refusal::Forbidden(detail) => Self::new(StatusCode::FORBIDDEN, detail),
+            Refusal::TooManyLogins(wait) => Self::Request {
+                status: StatusCode::TOO_MANY_REQUESTS,
+                detail: "too many wrong tokens from this address; wrong tokens are blocked until Retry-After"
+                    .into(),
+                header: Some((
+                    RETRY_AFTER,
+                    HeaderValue::from(wait.as_nanos().div_ceil(1_000_000_000) as u64),
+                )),
+            },
+            // Usually no client reads this.
+            Refusal::Closed => Self::new(
+                StatusCode::REQUEST_TIMEOUT,
+                "the server closed the connection before the request was complete",
+            ),
+            Refusal::DeadlineExceeded => {
+                Self::unavailable("the deadline of the caller passed before the decision")
+            }
+            Refusal::UnknownKey => Self::new(
+                StatusCode::NOT_FOUND,
+                "unknown key; use it as responses contain it, for example per-user|user=ann",
+            ),
+            Refusal::Failed(error) => Self::from(&error),
         }
     }
 }

@@ -2,17 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use http::{Method, Request, StatusCode};
-use hyper::body::Incoming;
+use http::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
 use trypema::rules::Rules;
 
 use crate::front::http::problem::ApiError;
 use crate::front::http::response::json;
-use crate::front::http::text::decoded_path;
-use crate::front::http::{AdminApi, RouteResult};
-use crate::net::ConnectionSlot;
+use crate::front::http::{Api, Exchange, RouteResult};
 use crate::rules::change::canonical_value;
 use crate::rules::database::{EditScope, ListName, ProposedRules};
 
@@ -25,44 +22,41 @@ pub(in crate::front::http) struct ListsResponse<'a> {
     block: &'a BTreeMap<String, Vec<String>>,
 }
 
-/// A list entry, as the path names it.
-pub(super) struct ListEntryPath<'p> {
-    pub(super) list: &'p str,
-    pub(super) attribute: &'p str,
-    pub(super) value: &'p str,
-}
+/// The parameters of the path of an entry.
+const LIST: usize = 0;
+const ATTRIBUTE: usize = 1;
+const VALUE: usize = 2;
 
-impl AdminApi {
-    pub(super) async fn show_lists(&self, slot: &ConnectionSlot) -> RouteResult {
-        let response = self.respond_from_stored(slot, |stored| {
+impl Api {
+    pub(in super::super) async fn show_lists(&self, exchange: Exchange<'_>) -> RouteResult {
+        let response = self.respond_from_stored(exchange.slot, |stored| {
             let Rules { allow, block, .. } = &stored.rules;
             Ok(json(StatusCode::OK, &ListsResponse { allow, block }))
         });
         response.await
     }
 
-    pub(super) async fn edit_list_entry(
-        &self,
-        at: ListEntryPath<'_>,
-        request: &Request<Incoming>,
-        slot: &ConnectionSlot,
-    ) -> RouteResult {
-        let list = match at.list {
+    pub(in super::super) async fn add_to_list(&self, exchange: Exchange<'_>) -> RouteResult {
+        self.edit_list(exchange, true).await
+    }
+
+    pub(in super::super) async fn remove_from_list(&self, exchange: Exchange<'_>) -> RouteResult {
+        self.edit_list(exchange, false).await
+    }
+
+    async fn edit_list(&self, exchange: Exchange<'_>, is_adding: bool) -> RouteResult {
+        let list = match exchange.parameter(LIST) {
             "allow" => ListName::Allow,
             "block" => ListName::Block,
             _ => return Err(ApiError::not_found()),
         };
-        if request.method() != Method::PUT && request.method() != Method::DELETE {
-            return Err(ApiError::wrong_method("PUT, DELETE"));
+        let what = "the attribute and the value are";
+        let (attribute, value) = (exchange.decoded(ATTRIBUTE, what)?, exchange.decoded(VALUE, what)?);
+        if value.is_empty() {
+            return Err(ApiError::bad_request("the path needs a value after the attribute"));
         }
-        let who = self.access.admit_admin(request.headers(), slot)?;
-        let undecodable =
-            || ApiError::bad_request("the attribute and the value are not percent-encoded UTF-8");
-        let attribute = decoded_path(at.attribute).ok_or_else(undecodable)?.into_owned();
-        let value = decoded_path(at.value).filter(|value| !value.is_empty()).ok_or_else(undecodable)?;
         let value = canonical_value(&attribute, &value);
-        let is_adding = request.method() == Method::PUT;
-        let changed = self.edit(&who, slot, move |stored| {
+        let changed = self.edit(exchange.caller.name(), exchange.slot, move |stored| {
             let mut rules = stored.rules.clone();
             let is_same = |listed: &String| canonical_value(&attribute, listed) == value;
             let values = list.values_of(&mut rules).entry(attribute.clone()).or_default();

@@ -1,7 +1,6 @@
 //! `/v1/rules/{id}`: one rule.
 
-use http::{Request, StatusCode};
-use hyper::body::Incoming;
+use http::StatusCode;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use trypema::rules::Rule;
@@ -9,8 +8,7 @@ use trypema::rules::Rule;
 use super::item::ItemResponse;
 use super::precondition::Precondition;
 use crate::front::http::problem::ApiError;
-use crate::front::http::{AdminApi, RouteResult, body};
-use crate::net::ConnectionSlot;
+use crate::front::http::{Api, Exchange, RouteResult};
 use crate::rules::change::ItemName;
 use crate::rules::database::{EditScope, ProposedRules, StoredRules};
 
@@ -22,15 +20,18 @@ pub(in crate::front::http) struct EnabledChange {
     enabled: bool,
 }
 
-impl AdminApi {
-    pub(super) async fn show_rule(&self, id: &str, slot: &ConnectionSlot) -> RouteResult {
-        if self.app.rule_store().is_none() {
-            let rules = self.app.rules();
-            let item = rules.rule(id).ok_or_else(|| no_rule(id))?;
+/// The parameter of the path.
+pub(super) const ID: usize = 0;
+
+impl Api {
+    pub(in super::super) async fn show_rule(&self, exchange: Exchange<'_>) -> RouteResult {
+        let id = exchange.parameter(ID).to_owned();
+        if self.app().rule_store().is_none() {
+            let rules = self.app().rules();
+            let item = rules.rule(&id).ok_or_else(|| no_rule(&id))?;
             return Ok(ItemResponse { revision: None, item }.into_response());
         }
-        let id = id.to_owned();
-        let response = self.respond_from_stored(slot, move |stored| {
+        let response = self.respond_from_stored(exchange.slot, move |stored| {
             let item = stored.rule(&id).ok_or_else(|| no_rule(&id))??;
             let revision = stored.revisions.get(&ItemName::Rule(id)).copied();
             Ok(ItemResponse { revision, item }.into_response())
@@ -38,11 +39,10 @@ impl AdminApi {
         response.await
     }
 
-    pub(super) async fn create_rule(&self, request: Request<Incoming>, slot: &ConnectionSlot) -> RouteResult {
-        let who = self.access.admit_admin(request.headers(), slot)?;
-        let body = body::read(request.into_body(), self.max_body, slot).await?;
-        let rule: Rule = self.read_change(body).await?;
-        let changed = self.edit(&who, slot, move |stored| {
+    pub(in super::super) async fn create_rule(&self, exchange: Exchange<'_>) -> RouteResult {
+        let (who, slot) = (exchange.caller.clone(), exchange.slot);
+        let rule: Rule = self.read_change(exchange.body(self.max_body).await?).await?;
+        let changed = self.edit(who.name(), slot, move |stored| {
             if stored.rule(&rule.id).is_some() {
                 return Err(ApiError::new(
                     StatusCode::CONFLICT,
@@ -56,24 +56,17 @@ impl AdminApi {
         self.edit_response(StatusCode::CREATED, changed.await?).await
     }
 
-    pub(super) async fn change_rule(
-        &self,
-        id: &str,
-        request: Request<Incoming>,
-        slot: &ConnectionSlot,
-    ) -> RouteResult {
-        let who = self.access.admit_admin(request.headers(), slot)?;
-        let precondition = Precondition::required(request.headers())?;
-        let body = body::read(request.into_body(), self.max_body, slot).await?;
-        let rule: Rule = self.read_change(body).await?;
+    pub(in super::super) async fn change_rule(&self, exchange: Exchange<'_>) -> RouteResult {
+        let (who, slot, id) = (exchange.caller.clone(), exchange.slot, exchange.parameter(ID).to_owned());
+        let precondition = Precondition::required(exchange.headers())?;
+        let rule: Rule = self.read_change(exchange.body(self.max_body).await?).await?;
         if rule.id != id {
             return Err(ApiError::bad_request(format!(
                 "the id of the body is {:?}, that of the path {id:?}",
                 rule.id
             )));
         }
-        let id = id.to_owned();
-        let changed = self.edit(&who, slot, move |stored| {
+        let changed = self.edit(who.name(), slot, move |stored| {
             let mut proposed = rules_to_edit(stored, &id, precondition)?;
             proposed.rules.rules.retain(|other| other.id != id);
             proposed.rules.rules.push(rule);
@@ -82,41 +75,24 @@ impl AdminApi {
         self.edit_response(StatusCode::OK, changed.await?).await
     }
 
-    pub(super) async fn switch_rule(
-        &self,
-        id: &str,
-        request: Request<Incoming>,
-        slot: &ConnectionSlot,
-    ) -> RouteResult {
-        let who = self.access.admit_admin(request.headers(), slot)?;
-        let precondition = Precondition::required(request.headers())?;
-        let body = body::read(request.into_body(), self.max_body, slot).await?;
-        let EnabledChange { enabled } = self.read_change(body).await?;
-        let id = id.to_owned();
-        let changed = self.edit(&who, slot, move |stored| {
+    pub(in super::super) async fn switch_rule(&self, exchange: Exchange<'_>) -> RouteResult {
+        let (who, slot, id) = (exchange.caller.clone(), exchange.slot, exchange.parameter(ID).to_owned());
+        let precondition = Precondition::required(exchange.headers())?;
+        let EnabledChange { enabled } = self.read_change(exchange.body(self.max_body).await?).await?;
+        let changed = self.edit(who.name(), slot, move |stored| {
             stored.rule(&id).transpose()?;
             let mut proposed = rules_to_edit(stored, &id, precondition)?;
-            proposed
-                .rules
-                .rules
-                .iter_mut()
-                .filter(|rule| rule.id == id)
-                .for_each(|rule| rule.enabled = enabled);
+            let rules = proposed.rules.rules.iter_mut().filter(|rule| rule.id == id);
+            rules.for_each(|rule| rule.enabled = enabled);
             Ok(proposed)
         });
         self.edit_response(StatusCode::OK, changed.await?).await
     }
 
-    pub(super) async fn delete_rule(
-        &self,
-        id: &str,
-        request: &Request<Incoming>,
-        slot: &ConnectionSlot,
-    ) -> RouteResult {
-        let who = self.access.admit_admin(request.headers(), slot)?;
-        let precondition = Precondition::required(request.headers())?;
-        let id = id.to_owned();
-        let changed = self.edit(&who, slot, move |stored| {
+    pub(in super::super) async fn delete_rule(&self, exchange: Exchange<'_>) -> RouteResult {
+        let id = exchange.parameter(ID).to_owned();
+        let precondition = Precondition::required(exchange.headers())?;
+        let changed = self.edit(exchange.caller.name(), exchange.slot, move |stored| {
             let mut proposed = rules_to_edit(stored, &id, precondition)?;
             proposed.rules.rules.retain(|rule| rule.id != id);
             proposed.rules.overrides.retain(|stored_override| stored_override.rule != id);

@@ -1,22 +1,53 @@
-//! `POST /v1/settle`: settles a reservation at what the request really cost.
+//! Reservations and settlements as JSON.
 
-use http::{Request, StatusCode};
-use hyper::body::Incoming;
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 use trypema::TrypemaError;
-use trypema::rules::{RuleSet, SettledRule, SettledStatus, Settlement};
+use trypema::rules::{Reservation, RuleSet, SettledRule, SettledStatus, Settlement};
 
-use super::accounting::{Accounting, with_accounting};
-use super::problem::ApiError;
-use super::request::{self, SettleRequest};
-use super::response::json;
-use super::{CheckApi, RouteResult, begin, body};
-use crate::net::ConnectionSlot;
+use super::{CheckResponse, rounded_down};
+use crate::mode::Mode;
+use crate::refusal::Refusal;
+
+/// The decision about a reservation. A denial has the fields of a denied check alone.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ReserveResponse<'a> {
+    #[serde(flatten)]
+    decision: CheckResponse<'a>,
+    /// The text by which the reservation is settled, released or renewed, on any server with the same
+    /// counters. Any caller that knows it can do so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reservation: Option<String>,
+    /// Milliseconds, rounded down, after which the reservation expires: the `ttl`, or the `hold` of a
+    /// concurrency rule if that is shorter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_in_ms: Option<u64>,
+    /// Whether an earlier request with the same id made the reservation, so that this one spent nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repeated: Option<bool>,
+    /// Present if that reservation has been settled or released since: it holds no slot and no units. Use a new id
+    /// for new work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended: Option<bool>,
+}
+
+impl<'a> ReserveResponse<'a> {
+    pub(crate) fn new(made: &'a Reservation) -> Self {
+        Self {
+            decision: CheckResponse::new(made.verdict(), Mode::Check),
+            reservation: made.text(),
+            expires_in_ms: made.is_allowed().then(|| rounded_down(made.expires_in())),
+            repeated: made.is_allowed().then(|| made.is_repeated()),
+            ended: made.is_ended().then_some(true),
+        }
+    }
+}
 
 /// The result of settling or releasing a reservation.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct SettleResponse<'a> {
+pub(crate) struct SettleResponse<'a> {
     /// Whether this request settled the reservation: at one counter at least, and without a failure at any
     /// other. If it is `false`, a counter has `failed` and the request should be repeated, or nothing was
     /// left to settle.
@@ -27,7 +58,7 @@ pub(super) struct SettleResponse<'a> {
 
 /// The result at one counter of a reservation.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct SettledRuleReport<'a> {
+struct SettledRuleReport<'a> {
     /// The id of the rule.
     rule: &'a str,
     /// The name of the rule, if it has one.
@@ -56,7 +87,7 @@ pub(super) struct SettledRuleReport<'a> {
 /// The result at one counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum StatusName {
+enum StatusName {
     /// The counter is settled.
     Settled,
     /// The reservation was settled or released before. This is only remembered if the caller chose its id.
@@ -74,7 +105,7 @@ pub(super) enum StatusName {
 
 impl<'a> SettleResponse<'a> {
     /// Creates the response, unless every counter failed.
-    pub(super) fn new(settlement: &'a Settlement, rules: &'a RuleSet) -> Result<Self, ApiError> {
+    pub(crate) fn new(settlement: &'a Settlement, rules: &'a RuleSet) -> Result<Self, Refusal> {
         let reached = |rule: &&SettledRule| rule.status != SettledStatus::RuleRemoved;
         let mut failures = settlement.rules.iter().filter(reached).map(|rule| match &rule.status {
             SettledStatus::Failed(error) => Some(error),
@@ -83,7 +114,7 @@ impl<'a> SettleResponse<'a> {
         if let Some(Some(first)) = failures.next()
             && failures.all(|failure| failure.is_some())
         {
-            return Err(ApiError::from(first));
+            return Err(first.clone().into());
         }
         Ok(Self {
             settled: settlement.is_settled(),
@@ -124,23 +155,18 @@ impl<'a> SettledRuleReport<'a> {
     }
 }
 
-impl CheckApi {
-    pub(super) async fn settle(&self, request: Request<Incoming>, slot: &ConnectionSlot) -> RouteResult {
-        let body = body::read(request.into_body(), self.max_body, slot).await?;
-        let mut request = request::read::<SettleRequest<'_>>(&body)?;
-        let named = request.named()?;
-        begin(slot)?;
-        let borrowed = named.borrowed();
-        let sets = borrowed.sets();
-        let settlement = self.app.settle(named.reference(&sets), &request.costs()).await?;
-        self.settled(&settlement)
-    }
+/// The result of renewing a reservation.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct RenewResponse {
+    /// Whether the reservation was still outstanding, and lasts longer now. `false` also if one of its slots is
+    /// lost, because another request may have it.
+    renewed: bool,
+    /// Milliseconds, rounded down, after which the reservation expires; `null` if it was not renewed.
+    expires_in_ms: Option<u64>,
+}
 
-    /// Returns the response to a settlement. It is sent in any case: the client must not believe that nothing
-    /// was settled.
-    pub(super) fn settled(&self, settlement: &Settlement) -> RouteResult {
-        let rules = self.app.rules();
-        let response = json(StatusCode::OK, &SettleResponse::new(settlement, &rules)?);
-        Ok(with_accounting(response, Accounting::MustSend))
+impl RenewResponse {
+    pub(crate) fn new(expires_in: Option<Duration>) -> Self {
+        Self { renewed: expires_in.is_some(), expires_in_ms: expires_in.map(rounded_down) }
     }
 }

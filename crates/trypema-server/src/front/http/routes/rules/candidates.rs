@@ -10,7 +10,7 @@ use trypema::rules::Rule;
 use crate::app::App;
 use crate::background_worker::Worker;
 use crate::front::http::response::json;
-use crate::front::http::{AdminApi, HttpResponse, RouteResult};
+use crate::front::http::{Api, Exchange, HttpResponse, RouteResult};
 use crate::metrics::Comparisons;
 
 /// The decisions of candidates compared with those of their live rules, as this server has counted them
@@ -39,10 +39,10 @@ pub(in crate::front::http) struct CandidateReport {
     would_allow: u64,
 }
 
-impl AdminApi {
-    pub(super) async fn candidates(&self) -> RouteResult {
-        let app = Arc::clone(&self.app);
-        Ok(self.app.workers().run(Worker::Reads, move || report(&app)).await?)
+impl Api {
+    pub(in super::super) async fn candidates(&self, _: Exchange<'_>) -> RouteResult {
+        let app = Arc::clone(self.app());
+        Ok(self.app().workers().run(Worker::Reads, move || report(&app)).await?)
     }
 }
 

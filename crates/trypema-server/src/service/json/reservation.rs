@@ -6,12 +6,14 @@ use std::time::Duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
-use trypema::rules::{AttributeSet, Period, ReservationRef, ReserveOptions};
+use trypema::rules::{Period, ReserveOptions};
 
-use super::attributes::{Attributes, Text};
-use super::costs::{Cost, Costs};
-use super::{AttributeSets, BorrowedSets, DescribedSets, not_null, request_of};
-use crate::front::http::problem::ApiError;
+use super::attributes::Text;
+use super::costs::Cost;
+use super::{DescribedSets, not_null, request_of_parts};
+use crate::attributes::{Attributes, Costs, OwnedRequest};
+use crate::refusal::Refusal;
+use crate::service::ReservationName;
 
 /// The time for which a reservation lasts if the request names none.
 const DEFAULT_TTL: Duration = Duration::from_secs(60);
@@ -27,33 +29,38 @@ const MAX_ID: usize = 128;
     {"required": ["attributes"], "not": {"required": ["cost", "costs"]}},
     {"required": ["sets"], "not": {"anyOf": [{"required": ["cost"]}, {"required": ["costs"]}]}},
 ]))]
-pub(in super::super) struct ReserveRequest<'a> {
+pub(crate) struct ReserveRequest {
     /// The attributes of the request.
-    #[serde(borrow, default, deserialize_with = "not_null")]
-    #[schemars(with = "Attributes<'a>")]
-    attributes: Option<Attributes<'a>>,
+    #[serde(default, deserialize_with = "not_null")]
+    #[schemars(with = "Attributes")]
+    attributes: Option<Attributes>,
     /// The estimated cost of the request in the unit `requests`. Excludes `costs`.
     #[serde(default, deserialize_with = "not_null")]
     #[schemars(with = "Cost")]
     cost: Option<Cost>,
     /// The estimated costs of the request by unit, for example `{"tokens": 4200}`. Excludes `cost`.
-    #[serde(borrow, default, deserialize_with = "not_null")]
-    #[schemars(with = "Costs<'a>")]
-    costs: Option<Costs<'a>>,
+    #[serde(default, deserialize_with = "not_null")]
+    #[schemars(with = "Costs")]
+    costs: Option<Costs>,
     /// Several attribute sets, which are reserved together, all or nothing. Excludes `attributes`, `cost` and
     /// `costs`.
-    #[serde(borrow, default, deserialize_with = "not_null")]
-    #[schemars(with = "DescribedSets<'a>")]
-    sets: Option<DescribedSets<'a>>,
+    #[serde(default, deserialize_with = "not_null")]
+    #[schemars(with = "DescribedSets")]
+    sets: Option<DescribedSets>,
     /// The time for which the reservation lasts, unless it is renewed.
     #[serde(default)]
     ttl: Ttl,
     /// An id that the caller chooses, so that it can repeat the request: the same id, attributes and costs
     /// return the same reservation until it expires. Any caller that knows the id can settle the reservation,
     /// so it should be hard to guess, as a UUID is.
-    #[serde(borrow, default, deserialize_with = "not_null")]
+    #[serde(default, deserialize_with = "text")]
     #[schemars(with = "String", length(min = 1, max = MAX_ID))]
-    id: Option<Text<'a>>,
+    id: Option<String>,
+}
+
+/// Reads a text, which may be left out, but not be `null`.
+fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    Text::deserialize(deserializer).map(|Text(text)| Some(text.into_owned()))
 }
 
 /// Declares a request that names a reservation: by its text, or by its id and the attributes of its request.
@@ -67,31 +74,31 @@ macro_rules! requests_on_reservations {
             {"required": ["id", "attributes"], "not": {"required": ["sets"]}},
             {"required": ["id", "sets"], "not": {"required": ["attributes"]}},
         ]))]
-        pub(in super::super) struct $name<'a> {
+        pub(crate) struct $name {
             /// The text of the reservation. Excludes `id`.
-            #[serde(borrow, default, deserialize_with = "not_null")]
+            #[serde(default, deserialize_with = "text")]
             #[schemars(with = "String")]
-            reservation: Option<Text<'a>>,
+            reservation: Option<String>,
             /// The id that the caller chose, together with the `attributes` or `sets` of the request.
-            #[serde(borrow, default, deserialize_with = "not_null")]
+            #[serde(default, deserialize_with = "text")]
             #[schemars(with = "String", length(min = 1, max = MAX_ID))]
-            id: Option<Text<'a>>,
+            id: Option<String>,
             /// The attributes of the request that reserved.
-            #[serde(borrow, default, deserialize_with = "not_null")]
-            #[schemars(with = "Attributes<'a>")]
-            attributes: Option<Attributes<'a>>,
+            #[serde(default, deserialize_with = "not_null")]
+            #[schemars(with = "Attributes")]
+            attributes: Option<Attributes>,
             /// The attribute sets of the request that reserved. Their costs do not matter.
-            #[serde(borrow, default, deserialize_with = "not_null")]
-            #[schemars(with = "DescribedSets<'a>")]
-            sets: Option<DescribedSets<'a>>,
+            #[serde(default, deserialize_with = "not_null")]
+            #[schemars(with = "DescribedSets")]
+            sets: Option<DescribedSets>,
             $($(#[$of_field])* $field: $kind,)*
         }
 
-        impl<'a> $name<'a> {
+        impl $name {
             /// Returns the name of the reservation.
-            pub(in super::super) fn named(&mut self) -> Result<NamedReservation<'a>, ApiError> {
+            pub(crate) fn named(&mut self) -> Result<ReservationName, Refusal> {
                 let Self { reservation, id, attributes, sets, .. } = self;
-                NamedReservation::new(reservation.take(), id.take(), attributes.take(), sets.take())
+                reservation_name(reservation.take(), id.take(), attributes.take(), sets.take())
             }
         }
     )*};
@@ -102,9 +109,8 @@ requests_on_reservations! {
     SettleRequest {
         /// The costs that the request really had, by unit. A unit without a cost keeps its estimate, also
         /// `requests`.
-        #[serde(borrow)]
         #[schemars(schema_with = "Costs::schema_of_settled")]
-        costs: Costs<'a>,
+        costs: Costs,
     }
     /// A request to release a reservation.
     ReleaseRequest {}
@@ -116,79 +122,54 @@ requests_on_reservations! {
     }
 }
 
-/// The name of a reservation: its text, or its id and the attribute sets of its request.
-#[derive(Debug)]
-pub(in super::super) struct NamedReservation<'a> {
-    name: Text<'a>,
-    sets: Option<AttributeSets<'a>>,
-}
-
-impl<'a> NamedReservation<'a> {
-    fn new(
-        text: Option<Text<'a>>,
-        id: Option<Text<'a>>,
-        attributes: Option<Attributes<'a>>,
-        sets: Option<DescribedSets<'a>>,
-    ) -> Result<Self, ApiError> {
-        match (text, id, attributes.is_some() || sets.is_some()) {
-            (Some(name), None, false) => Ok(Self { name, sets: None }),
-            (None, Some(name), true) => {
-                let sets = AttributeSets::new(attributes, None, None, sets)?;
-                Ok(Self { name, sets: Some(sets) })
-            }
-            (None, Some(_), false) => Err(ApiError::bad_request(
-                "`id` needs the `attributes` or `sets` of the request that reserved",
-            )),
-            (None, None, _) => {
-                Err(ApiError::bad_request("missing field `reservation`, or `id` with `attributes` or `sets`"))
-            }
-            (Some(_), ..) => {
-                Err(ApiError::bad_request("`reservation` excludes `id`, `attributes` and `sets`"))
-            }
+fn reservation_name(
+    text: Option<String>,
+    id: Option<String>,
+    attributes: Option<Attributes>,
+    sets: Option<DescribedSets>,
+) -> Result<ReservationName, Refusal> {
+    match (text, id, attributes.is_some() || sets.is_some()) {
+        (Some(text), None, false) => Ok(ReservationName::Text(text)),
+        (None, Some(id), true) => {
+            Ok(ReservationName::Id(id, request_of_parts(attributes, None, None, sets)?))
         }
-    }
-
-    pub(in super::super) fn borrowed(&self) -> BorrowedSets<'_> {
-        self.sets.as_ref().map(AttributeSets::borrowed).unwrap_or_default()
-    }
-
-    /// Returns the name in the form that the engine accepts. `sets` are those of [`borrowed`](Self::borrowed).
-    pub(in super::super) fn reference<'s>(&'s self, sets: &'s [AttributeSet<'s>]) -> ReservationRef<'s> {
-        match self.sets {
-            Some(_) => ReservationRef::of_id(&self.name.0, request_of(sets)),
-            None => ReservationRef::from(&*self.name.0),
+        (None, Some(_), false) => {
+            Err(Refusal::invalid("`id` needs the `attributes` or `sets` of the request that reserved"))
         }
+        (None, None, _) => {
+            Err(Refusal::invalid("missing field `reservation`, or `id` with `attributes` or `sets`"))
+        }
+        (Some(_), ..) => Err(Refusal::invalid("`reservation` excludes `id`, `attributes` and `sets`")),
     }
 }
 
-impl<'a> ReserveRequest<'a> {
-    /// Returns the attribute sets, and the options of the reservation.
-    pub(in super::super) fn into_parts(self) -> Result<(AttributeSets<'a>, ReserveOptions), ApiError> {
+impl ReserveRequest {
+    /// Returns the request, and the options of the reservation.
+    pub(crate) fn into_parts(self) -> Result<(OwnedRequest, ReserveOptions), Refusal> {
         let Self { attributes, cost, costs, sets, ttl: Ttl(ttl), id } = self;
-        let sets = AttributeSets::new(attributes, cost, costs, sets)?;
+        let request = request_of_parts(attributes, cost, costs, sets)?;
         let options = ReserveOptions::new(ttl)?;
         let options = match id {
-            Some(Text(id)) if id.is_empty() || id.len() > MAX_ID => {
-                return Err(ApiError::bad_request(format!("id: need 1 to {MAX_ID} bytes")));
+            Some(id) if id.is_empty() || id.len() > MAX_ID => {
+                return Err(Refusal::invalid(format!("id: need 1 to {MAX_ID} bytes")));
             }
-            Some(Text(id)) => options.with_id(id)?,
+            Some(id) => options.with_id(id)?,
             None => options,
         };
-        Ok((sets, options))
+        Ok((request, options))
     }
 }
 
-impl SettleRequest<'_> {
+impl SettleRequest {
     /// Returns the costs by unit.
-    pub(in super::super) fn costs(&self) -> Vec<(&str, u64)> {
-        let Costs(costs) = &self.costs;
-        costs.iter().map(|(unit, cost)| (&**unit, *cost)).collect()
+    pub(crate) fn costs(&self) -> &Costs {
+        &self.costs
     }
 }
 
-impl RenewRequest<'_> {
+impl RenewRequest {
     /// Returns the time for which the reservation is to last.
-    pub(in super::super) fn ttl(&self) -> Duration {
+    pub(crate) fn ttl(&self) -> Duration {
         self.ttl.0
     }
 }
@@ -254,11 +235,18 @@ impl JsonSchema for Ttl {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::front::http::request::read;
+    use crate::service::json::read;
+
+    fn reason(refusal: Refusal) -> String {
+        match refusal {
+            Refusal::Invalid(reason) => reason.into_owned(),
+            other => panic!("{other:?}"),
+        }
+    }
 
     fn ttl_of(ttl: &str) -> Result<Duration, String> {
         let body = format!(r#"{{"reservation": "r1.x"{ttl}}}"#);
-        let renewal = read::<RenewRequest<'_>>(body.as_bytes()).map_err(|error| error.to_json())?;
+        let renewal = read::<RenewRequest>(body.as_bytes()).map_err(reason)?;
         Ok(renewal.ttl())
     }
 
@@ -289,7 +277,7 @@ mod tests {
     #[test]
     fn fields_are_required_and_known() {
         let settle = |body: &str| {
-            read::<SettleRequest<'_>>(body.as_bytes()).and_then(|mut request| request.named().map(drop))
+            read::<SettleRequest>(body.as_bytes()).and_then(|mut request| request.named().map(drop))
         };
         for (body, expected) in [
             (r#"{"costs": {}}"#, "missing field `reservation`, or `id` with `attributes` or `sets`"),
@@ -310,7 +298,7 @@ mod tests {
             (r#"{"reservation": "r1.x", "costs": {}, "cost": 1}"#, "unknown field `cost`"),
             (r#"{"reservation": "r1.x", "reservation": "r1.y", "costs": {}}"#, "duplicate field"),
         ] {
-            let error = settle(body).expect_err(body).to_json();
+            let error = reason(settle(body).expect_err(body));
             assert!(error.contains(expected), "{body}: {error}");
         }
         assert!(settle(r#"{"reservation": "r1.x", "costs": {}}"#).is_ok());
@@ -322,8 +310,8 @@ mod tests {
     fn an_id_has_bounds() {
         let reserve = |id: &str| {
             let body = format!(r#"{{"attributes": {{}}, "id": {id}}}"#);
-            let parts = read::<ReserveRequest<'_>>(body.as_bytes()).and_then(ReserveRequest::into_parts);
-            parts.map(drop).map_err(|error| error.to_json())
+            let parts = read::<ReserveRequest>(body.as_bytes()).and_then(ReserveRequest::into_parts);
+            parts.map(drop).map_err(reason)
         };
         let longest = format!("\"{}\"", "x".repeat(MAX_ID));
         assert_eq!((reserve("\"a\""), reserve(&longest)), (Ok(()), Ok(())));

@@ -7,7 +7,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 
+use super::as_error;
 use super::attributes::Text;
+use crate::attributes::Costs;
 
 /// A cost: a whole number.
 #[derive(Debug, Clone, Copy, JsonSchema)]
@@ -34,14 +36,7 @@ impl Visitor<'_> for CostVisitor {
     }
 }
 
-/// The most units that a request may name: all that rules can declare, and `requests`.
-const MAX_COSTS: usize = 16;
-
-/// Costs by unit, each unit once.
-#[derive(Debug)]
-pub(super) struct Costs<'a>(pub(super) Vec<(Cow<'a, str>, u64)>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Costs<'a> {
+impl<'de> Deserialize<'de> for Costs {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(CostsVisitor)
     }
@@ -50,40 +45,34 @@ impl<'de: 'a, 'a> Deserialize<'de> for Costs<'a> {
 struct CostsVisitor;
 
 impl<'de> Visitor<'de> for CostsVisitor {
-    type Value = Costs<'de>;
+    type Value = Costs;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object of costs by unit, such as {\"tokens\": 4200}")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Costs<'de>, A::Error> {
-        let mut costs: Vec<(Cow<'de, str>, u64)> = Vec::with_capacity(2);
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Costs, A::Error> {
+        let mut costs = Costs::default();
         while let Some((Text(unit), Cost(cost))) = map.next_entry::<Text<'de>, Cost>()? {
-            if costs.len() == MAX_COSTS {
-                return Err(A::Error::custom(format_args!("costs in more than {MAX_COSTS} units")));
-            }
-            if costs.iter().any(|(known, _)| *known == unit) {
-                return Err(A::Error::custom(format_args!("the cost in {unit:?} is given twice")));
-            }
-            costs.push((unit, cost));
+            costs.add(&unit, cost).map_err(as_error)?;
         }
-        Ok(Costs(costs))
+        Ok(costs)
     }
 }
 
-impl Costs<'_> {
+impl Costs {
     /// Returns the schema of the costs at which a reservation is settled.
     pub(super) fn schema_of_settled(_: &mut SchemaGenerator) -> Schema {
         schemars::json_schema!({
             "description": "Costs by unit. A unit without a cost keeps its estimate, also `requests`.",
             "type": "object",
-            "maxProperties": MAX_COSTS,
+            "maxProperties": Self::MAX,
             "additionalProperties": {"type": "integer", "minimum": 0},
         })
     }
 }
 
-impl JsonSchema for Costs<'_> {
+impl JsonSchema for Costs {
     fn schema_name() -> Cow<'static, str> {
         "Costs".into()
     }
@@ -92,7 +81,7 @@ impl JsonSchema for Costs<'_> {
         schemars::json_schema!({
             "description": "Costs by unit. `requests` is 1 unless it is given.",
             "type": "object",
-            "maxProperties": MAX_COSTS,
+            "maxProperties": Self::MAX,
             "additionalProperties": {"type": "integer", "minimum": 0},
         })
     }

@@ -1,16 +1,10 @@
-//! `POST /v1/explain`: explains the decision that a request would get.
+//! Explanations as JSON.
 
-use http::{Request, StatusCode};
-use hyper::body::Incoming;
 use schemars::JsonSchema;
 use serde::Serialize;
-use trypema::rules::{Explanation, PreparedExplanation};
+use trypema::rules::Explanation;
 
-use super::request::{RequestDescription, request_of};
-use super::response::{OutcomeName, RuleReport, json, milliseconds};
-use super::{AdminApi, RouteResult, begin, body};
-use crate::background_worker::Worker;
-use crate::net::ConnectionSlot;
+use super::{OutcomeName, RuleReport, milliseconds};
 
 /// The decision of every rule about a request. Nothing is spent.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -33,7 +27,7 @@ pub(crate) struct ExplainResponse<'a> {
 
 /// A rule that does not apply.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct NotApplyingRule<'a> {
+struct NotApplyingRule<'a> {
     /// The id of the rule.
     rule: &'a str,
     /// The name of the rule, if it has one.
@@ -63,27 +57,4 @@ impl<'a> ExplainResponse<'a> {
                 .collect(),
         }
     }
-}
-
-impl AdminApi {
-    /// Explains a request. The threads that decide do no more than for a check; the reasons of thousands of
-    /// rules are found and written on the readers' worker.
-    pub(super) async fn explain(&self, request: Request<Incoming>, slot: &ConnectionSlot) -> RouteResult {
-        let body = body::read(request.into_body(), self.max_body, slot).await?;
-        let prepared = {
-            let described = RequestDescription::read(&body)?;
-            begin(slot)?;
-            let borrowed = described.borrowed();
-            self.app.prepare_explanation(&request_of(&borrowed.sets())).await?
-        };
-        self.app.workers().run(Worker::Reads, move || finish(prepared, &body)).await?
-    }
-}
-
-/// Finishes an explanation. Reads the body again, because a request borrows from its body.
-fn finish(prepared: PreparedExplanation, body: &[u8]) -> RouteResult {
-    let described = RequestDescription::read(body)?;
-    let borrowed = described.borrowed();
-    let explanation = prepared.finish(&request_of(&borrowed.sets()))?;
-    Ok(json(StatusCode::OK, &ExplainResponse::new(&explanation)))
 }

@@ -1,5 +1,4 @@
-//! Routes that show the rules in force and change the stored ones. All of them need a token; see
-//! [`super::access`].
+//! Routes that show the rules in force and change the stored ones.
 
 mod candidates;
 mod item;
@@ -10,43 +9,41 @@ mod permits;
 mod precondition;
 mod whole;
 
+use http::StatusCode;
 use http::header::{ETAG, HeaderValue};
-use http::{Method, Request, StatusCode};
-use hyper::body::Incoming;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use trypema::rules::{Rule, Rules};
 
-pub(super) use candidates::CandidatesResponse;
-pub(super) use item::ItemResponse;
-pub(super) use lists::ListsResponse;
-pub(super) use one::EnabledChange;
-pub(super) use overrides::{OverrideChange, OverridesResponse};
-pub(super) use permits::RulesetPermits;
-pub(super) use whole::{HistoryResponse, RevertRequest};
+pub(in crate::front::http) use candidates::CandidatesResponse;
+pub(in crate::front::http) use item::ItemResponse;
+pub(in crate::front::http) use lists::ListsResponse;
+pub(in crate::front::http) use one::EnabledChange;
+pub(in crate::front::http) use overrides::{OverrideChange, OverridesResponse};
+pub(in crate::front::http) use permits::RulesetPermits;
+pub(in crate::front::http) use whole::{HistoryResponse, RevertRequest};
 
-use super::accounting::{Accounting, with_accounting};
-use super::body::Body;
-use super::problem::ApiError;
-use super::request::read_document;
-use super::response::json;
-use super::{AdminApi, HttpResponse, RouteResult, begin};
 use crate::background_worker::Worker;
+use crate::front::http::accounting::{Accounting, with_accounting};
+use crate::front::http::body::Body;
+use crate::front::http::problem::ApiError;
+use crate::front::http::response::json;
+use crate::front::http::{Api, Exchange, HttpResponse, RouteResult, begin};
 use crate::net::ConnectionSlot;
 use crate::rules::change::StoredChange;
 use crate::rules::database::{
     DatabaseError, EditError, EditResult, InvalidStoredRules, ProposedRules, StoredRules,
 };
 use crate::rules::store::RuleStore;
-use crate::tokens::Actor;
+use crate::service::json::read_document;
 
 /// The most changes of an edit that the log names.
 const MAX_NAMED: usize = 10;
 
 /// The rules in force on this server.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct RulesResponse<'a> {
+pub(in crate::front::http) struct RulesResponse<'a> {
     /// The revision of the rules, if they are stored in a database.
     #[serde(skip_serializing_if = "Option::is_none")]
     revision: Option<u64>,
@@ -59,76 +56,29 @@ pub(super) struct RulesResponse<'a> {
 
 /// The result of a change.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct EditResponse {
+pub(in crate::front::http) struct EditResponse {
     /// The revision of the rule set now.
     revision: u64,
     /// The changes that were made, or that a dry run would make; empty if nothing differs.
     changes: Vec<StoredChange>,
 }
 
-/// Whether a path is below one of the routes of this module.
-pub(super) fn is_below(path: &str) -> bool {
-    ["/v1/rules/", "/v1/ruleset/", "/v1/overrides/", "/v1/lists/"].iter().any(|start| path.starts_with(start))
-}
-
-impl AdminApi {
-    pub(super) async fn rules(&self, request: Request<Incoming>, slot: &ConnectionSlot) -> RouteResult {
-        // Every route needs at least a reader's token. Routes that change something check for an admin
-        // token themselves.
-        self.access.admit_reader(request.headers(), slot)?;
-        let path = request.uri().path().to_owned();
-        let parts: Vec<&str> = path.trim_start_matches("/v1/").split('/').collect();
-        let method = request.method().clone();
-        match (&parts[..], method) {
-            (["rules"], Method::GET) => self.rules_in_force().await,
-            (["rules"], Method::POST) => self.create_rule(request, slot).await,
-            (["rules"], _) => Err(ApiError::wrong_method("GET, POST")),
-            (["rules", id], Method::GET) => self.show_rule(id, slot).await,
-            (["rules", id], Method::PUT) => self.change_rule(id, request, slot).await,
-            (["rules", id], Method::PATCH) => self.switch_rule(id, request, slot).await,
-            (["rules", id], Method::DELETE) => self.delete_rule(id, &request, slot).await,
-            (["rules", _], _) => Err(ApiError::wrong_method("GET, PUT, PATCH, DELETE")),
-            (["rules", id, "promote"], Method::POST) => self.promote(id, &request, slot).await,
-            (["rules", _, "promote"], _) => Err(ApiError::wrong_method("POST")),
-            (["ruleset"], Method::GET) => self.export(&request, slot).await,
-            (["ruleset"], Method::PUT) => self.apply(request, slot).await,
-            (["ruleset"], _) => Err(ApiError::wrong_method("GET, PUT")),
-            (["ruleset", "history"], Method::GET) => self.history(&request, slot).await,
-            (["ruleset", "history"], _) => Err(ApiError::wrong_method("GET")),
-            (["ruleset", "revert"], Method::POST) => self.revert(request, slot).await,
-            (["ruleset", "revert"], _) => Err(ApiError::wrong_method("POST")),
-            (["overrides"], Method::GET) => self.show_overrides(&request, slot).await,
-            (["overrides"], _) => Err(ApiError::wrong_method("GET")),
-            // A key may contain slashes that the client did not encode.
-            (["overrides", ..], _) => self.override_of(&path["/v1/overrides/".len()..], request, slot).await,
-            (["lists"], Method::GET) => self.show_lists(slot).await,
-            (["lists"], _) => Err(ApiError::wrong_method("GET")),
-            (["lists", list, attribute, ..], _) => {
-                let start = "/v1/lists/".len() + list.len() + 1 + attribute.len() + 1;
-                let value = path.get(start..).unwrap_or_default();
-                self.edit_list_entry(lists::ListEntryPath { list, attribute, value }, &request, slot).await
-            }
-            (["candidates"], Method::GET) => self.candidates().await,
-            (["candidates"], _) => Err(ApiError::wrong_method("GET")),
-            _ => Err(ApiError::not_found()),
-        }
-    }
-
-    async fn rules_in_force(&self) -> RouteResult {
-        let rules = self.app.rules();
-        let revision = self.app.rule_store().map(|rule_store| rule_store.in_force().version.revision);
+impl Api {
+    pub(super) async fn rules_in_force(&self, _: Exchange<'_>) -> RouteResult {
+        let rules = self.app().rules();
+        let revision = self.app().rule_store().map(|rule_store| rule_store.in_force().version.revision);
         let response = move || {
             let (units, rules) = (rules.units().skip(1).collect(), rules.rules().collect());
             json(StatusCode::OK, &RulesResponse { revision, units, rules })
         };
-        Ok(self.app.workers().run(Worker::Reads, response).await?)
+        Ok(self.app().workers().run(Worker::Reads, response).await?)
     }
 
     /// Returns the database that stores the rules, or a 404 if they are in a file.
     fn rule_store(&self) -> Result<&RuleStore, ApiError> {
         let missing =
             "the rules are in a file and read-only here; set database_url to change them through the API";
-        self.app
+        self.app()
             .rule_store()
             .map(|rule_store| &**rule_store)
             .ok_or_else(|| ApiError::new(StatusCode::NOT_FOUND, missing))
@@ -144,29 +94,29 @@ impl AdminApi {
         let rule_store = self.rule_store()?;
         begin(slot)?;
         let stored = rule_store.database().read().await?;
-        self.app.workers().run(Worker::Reads, move || make(&stored)).await?
+        self.app().workers().run(Worker::Reads, move || make(&stored)).await?
     }
 
     /// Changes the stored rules to the result of `make`, and announces the change to all servers.
     async fn edit(
         &self,
-        who: &Actor,
+        who: &str,
         slot: &ConnectionSlot,
         make: impl FnOnce(&StoredRules) -> Result<ProposedRules, ApiError> + Send + 'static,
     ) -> Result<EditResult, ApiError> {
         let rule_store = self.rule_store()?;
         begin(slot)?;
-        let transaction = rule_store.database().edit(&who.name).await?;
+        let transaction = rule_store.database().edit(who).await?;
         self.finish(who, transaction.finish(make).await?).await
     }
 
-    async fn finish(&self, who: &Actor, edit: EditResult) -> Result<EditResult, ApiError> {
+    async fn finish(&self, who: &str, edit: EditResult) -> Result<EditResult, ApiError> {
         let (revision, count) = (edit.revision, edit.changes.len());
         if count > 0 {
             let named: Vec<&str> = edit.changes.iter().take(MAX_NAMED).map(|change| &*change.name).collect();
             let more = if count > MAX_NAMED { " …" } else { "" };
             // Names come from editors, so they are fields, whose control characters are escaped.
-            let (who, changes) = (&*who.name, named.join(", ") + more);
+            let changes = named.join(", ") + more;
             tracing::info!(
                 who,
                 revision,
@@ -193,12 +143,12 @@ impl AdminApi {
     /// Parses a rule set on `worker`, because it may be long.
     async fn read_rules(&self, worker: Worker, body: Body) -> Result<Rules, ApiError> {
         let read = move || read_document(&body, |document| document.rule_set().err());
-        self.app.workers().run(worker, read).await?
+        Ok(self.app().workers().run(worker, read).await??)
     }
 
     /// Parses a change on the worker for changes: an invalid body may be long.
     async fn read_change<T: DeserializeOwned + Send + 'static>(&self, body: Body) -> Result<T, ApiError> {
-        self.app.workers().run(Worker::Changes, move || read_document(&body, |_| None)).await?
+        Ok(self.app().workers().run(Worker::Changes, move || read_document(&body, |_| None)).await??)
     }
 
     /// Writes a JSON response on `worker`, because it may be long.
@@ -208,7 +158,7 @@ impl AdminApi {
         status: StatusCode,
         value: impl Serialize + Send + 'static,
     ) -> RouteResult {
-        Ok(self.app.workers().run(worker, move || json(status, &value)).await?)
+        Ok(self.app().workers().run(worker, move || json(status, &value)).await?)
     }
 }
 

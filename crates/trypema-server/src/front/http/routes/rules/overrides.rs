@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use http::{Method, Request, StatusCode};
-use hyper::body::Incoming;
+use http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use trypema::rules::{KeyValues, KeyVerdict, Numbers, Override, Rule, RuleSet, Rules};
@@ -13,9 +12,7 @@ use super::precondition::Precondition;
 use crate::front::http::problem::ApiError;
 use crate::front::http::query::pairs;
 use crate::front::http::response::json;
-use crate::front::http::text::decoded_path;
-use crate::front::http::{AdminApi, RouteResult, body};
-use crate::net::ConnectionSlot;
+use crate::front::http::{Api, Exchange, RouteResult};
 use crate::rules::change::ItemName;
 use crate::rules::database::{EditScope, InvalidStoredRules, ProposedRules, StoredRules};
 
@@ -37,21 +34,19 @@ pub(in crate::front::http) struct OverridesResponse<'a> {
     overrides: Vec<&'a Override>,
 }
 
-impl AdminApi {
-    pub(super) async fn show_overrides(
-        &self,
-        request: &Request<Incoming>,
-        slot: &ConnectionSlot,
-    ) -> RouteResult {
+/// The parameter of the path.
+const KEY: usize = 0;
+
+impl Api {
+    pub(in super::super) async fn show_overrides(&self, exchange: Exchange<'_>) -> RouteResult {
         let mut rule = None;
-        for pair in pairs(request.uri().query().unwrap_or_default()) {
+        for pair in pairs(exchange.query().unwrap_or_default()) {
             match pair? {
-                (name, value) if name == "rule" => rule = Some(value),
+                (name, value) if name == "rule" => rule = Some(value.into_owned()),
                 (name, _) => return Err(ApiError::bad_request(format!("unknown parameter {name:?}"))),
             }
         }
-        let rule = rule.map(|rule| rule.into_owned());
-        let response = self.respond_from_stored(slot, move |stored| {
+        let response = self.respond_from_stored(exchange.slot, move |stored| {
             let is_wanted =
                 |stored_override: &&Override| rule.as_ref().is_none_or(|rule| stored_override.rule == *rule);
             let overrides = stored.rules.overrides.iter().filter(is_wanted).collect();
@@ -60,44 +55,25 @@ impl AdminApi {
         response.await
     }
 
-    pub(super) async fn override_of(
-        &self,
-        name: &str,
-        request: Request<Incoming>,
-        slot: &ConnectionSlot,
-    ) -> RouteResult {
-        self.rule_store()?;
-        let name = decoded_path(name);
-        let name =
-            name.ok_or_else(|| ApiError::bad_request("the key is not percent-encoded UTF-8"))?.into_owned();
-        match *request.method() {
-            Method::GET => {
-                let response = self.respond_from_stored(slot, move |stored| {
-                    let target = OverrideTarget::of(stored, &name)?;
-                    let item = target.find(stored).ok_or_else(no_override)?;
-                    let revision = stored.revisions.get(&ItemName::of(item)).copied();
-                    Ok(ItemResponse { revision, item }.into_response())
-                });
-                response.await
-            }
-            Method::PUT => self.set_override(name, request, slot).await,
-            Method::DELETE => self.remove_override(name, &request, slot).await,
-            _ => Err(ApiError::wrong_method("GET, PUT, DELETE")),
-        }
+    pub(in super::super) async fn show_override(&self, exchange: Exchange<'_>) -> RouteResult {
+        let key = exchange.decoded(KEY, "the key is")?;
+        let response = self.respond_from_stored(exchange.slot, move |stored| {
+            let target = OverrideTarget::of(stored, &key)?;
+            let item = target.find(stored).ok_or_else(no_override)?;
+            let revision = stored.revisions.get(&ItemName::of(item)).copied();
+            Ok(ItemResponse { revision, item }.into_response())
+        });
+        response.await
     }
 
-    async fn set_override(
-        &self,
-        name: String,
-        request: Request<Incoming>,
-        slot: &ConnectionSlot,
-    ) -> RouteResult {
-        let who = self.access.admit_admin(request.headers(), slot)?;
-        let precondition = Precondition::read(request.headers())?;
-        let body = body::read(request.into_body(), self.max_body, slot).await?;
-        let OverrideChange { strategy, verdict } = self.read_change(body).await?;
-        let changed = self.edit(&who, slot, move |stored| {
-            let target = OverrideTarget::of(stored, &name)?;
+    pub(in super::super) async fn set_override(&self, exchange: Exchange<'_>) -> RouteResult {
+        self.rule_store()?;
+        let (who, slot, key) = (exchange.caller.clone(), exchange.slot, exchange.decoded(KEY, "the key is")?);
+        let precondition = Precondition::read(exchange.headers())?;
+        let OverrideChange { strategy, verdict } =
+            self.read_change(exchange.body(self.max_body).await?).await?;
+        let changed = self.edit(who.name(), slot, move |stored| {
+            let target = OverrideTarget::of(stored, &key)?;
             let mut proposed = target.without(stored, precondition)?;
             let KeyValues { rule, values, .. } = target.key;
             proposed.rules.overrides.push(Override { rule, key: values, strategy, verdict });
@@ -106,16 +82,12 @@ impl AdminApi {
         self.edit_response(StatusCode::OK, changed.await?).await
     }
 
-    async fn remove_override(
-        &self,
-        name: String,
-        request: &Request<Incoming>,
-        slot: &ConnectionSlot,
-    ) -> RouteResult {
-        let who = self.access.admit_admin(request.headers(), slot)?;
-        let precondition = Precondition::read(request.headers())?;
-        let changed = self.edit(&who, slot, move |stored| {
-            let target = OverrideTarget::of(stored, &name)?;
+    pub(in super::super) async fn remove_override(&self, exchange: Exchange<'_>) -> RouteResult {
+        self.rule_store()?;
+        let key = exchange.decoded(KEY, "the key is")?;
+        let precondition = Precondition::read(exchange.headers())?;
+        let changed = self.edit(exchange.caller.name(), exchange.slot, move |stored| {
+            let target = OverrideTarget::of(stored, &key)?;
             target.find(stored).ok_or_else(no_override)?;
             target.without(stored, precondition)
         });

@@ -1,13 +1,12 @@
 //! `/v1/ruleset`: the whole stored rule set, and its history.
 
+use http::StatusCode;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
-use http::{Request, StatusCode};
-use hyper::body::Incoming;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use trypema::rules::{Rule, Rules};
 
-use super::one::no_rule;
+use super::one::{ID, no_rule};
 use super::precondition::Precondition;
 use super::{EditResponse, with_etag};
 use crate::background_worker::Worker;
@@ -15,15 +14,14 @@ use crate::config::MAX_RULESET_BYTES;
 use crate::front::http::accounting::{Accounting, with_accounting};
 use crate::front::http::problem::ApiError;
 use crate::front::http::query::pairs;
-use crate::front::http::request::read;
 use crate::front::http::response::{json, json_bytes};
-use crate::front::http::{AdminApi, RouteResult, begin, body};
-use crate::net::ConnectionSlot;
+use crate::front::http::{Api, Exchange, RouteResult, begin};
 use crate::rules::change::Item;
 use crate::rules::database::{
     EditResult, EditScope, HistoryEntry, NoSuchRevision, Page, ProposedRules, Snapshot, StoredRules, Version,
 };
-use crate::tokens::Actor;
+use crate::service::Caller;
+use crate::service::json::read;
 
 /// The default number of history entries in one response.
 const PAGE: u32 = 100;
@@ -48,11 +46,21 @@ pub(in crate::front::http) struct HistoryResponse {
 
 /// Whether a change is made, or is a dry run.
 enum EditMode {
-    Apply(Actor, Precondition),
+    Apply(Caller, Precondition),
     DryRun(Precondition),
 }
 
 impl EditMode {
+    /// Reads whether a change is a dry run, who makes it, and the revision that it is based on. A dry run needs no
+    /// permission to change, and need not name a revision.
+    fn of(exchange: &Exchange<'_>) -> Result<Self, ApiError> {
+        if is_dry_run(exchange.query())? {
+            return Ok(Self::DryRun(Precondition::read(exchange.headers())?.unwrap_or(Precondition::Any)));
+        }
+        let who = exchange.admit_to_change()?;
+        Ok(Self::Apply(who, Precondition::required(exchange.headers())?))
+    }
+
     /// Returns the worker for long work. A dry run never delays a change.
     fn worker(&self) -> Worker {
         match self {
@@ -62,66 +70,59 @@ impl EditMode {
     }
 }
 
-impl AdminApi {
+impl Api {
     /// Answers with the stored rules, now or after a revision, as JSON or YAML.
-    pub(super) async fn export(&self, request: &Request<Incoming>, slot: &ConnectionSlot) -> RouteResult {
-        let accept = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok());
+    pub(in super::super) async fn export(&self, exchange: Exchange<'_>) -> RouteResult {
+        let accept = exchange.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok());
         let is_yaml = accept.is_some_and(|accept| accept.contains("yaml"));
         let write = move |stored: &StoredRules| {
             let rules = sorted(stored.valid_rules()?);
             let response = if is_yaml { yaml(&rules)? } else { json(StatusCode::OK, &rules) };
             Ok(with_etag(response, stored.version.revision))
         };
-        let Some(revision) = revision_of(request)? else {
-            return self.respond_from_stored(slot, write).await;
+        let Some(revision) = revision_of(exchange.query())? else {
+            return self.respond_from_stored(exchange.slot, write).await;
         };
         let rule_store = self.rule_store()?;
-        begin(slot)?;
+        begin(exchange.slot)?;
         let mut snapshot = rule_store.database().snapshot().await?;
         let rules = snapshot.at(revision).await?;
         snapshot.close().await;
         let version = Version { revision, ..Version::default() };
         let stored = StoredRules { version, rules, ..StoredRules::default() };
-        self.app.workers().run(Worker::Reads, move || write(&stored)).await?
+        self.app().workers().run(Worker::Reads, move || write(&stored)).await?
     }
 
     /// Replaces the stored rules with those of the body.
-    pub(super) async fn apply(&self, request: Request<Incoming>, slot: &ConnectionSlot) -> RouteResult {
-        let mode = self.mode(&request, slot)?;
+    pub(in super::super) async fn apply(&self, exchange: Exchange<'_>) -> RouteResult {
+        let mode = EditMode::of(&exchange)?;
         self.rule_store()?;
-        let worker = mode.worker();
+        let (worker, slot) = (mode.worker(), exchange.slot);
         let _turn = self.rulesets.acquire(worker).await?;
-        let body = body::read(request.into_body(), MAX_RULESET_BYTES.max(self.max_body), slot).await?;
+        let body = exchange.body(MAX_RULESET_BYTES.max(self.max_body)).await?;
         let rules: Rules = self.read_rules(worker, body).await?;
         begin(slot)?;
         self.ruleset_response(worker, self.edit_ruleset(mode, RulesetEdit::Replace(rules)).await?).await
     }
 
     /// Restores the stored rules of a revision.
-    pub(super) async fn revert(&self, request: Request<Incoming>, slot: &ConnectionSlot) -> RouteResult {
-        let mode = self.mode(&request, slot)?;
+    pub(in super::super) async fn revert(&self, exchange: Exchange<'_>) -> RouteResult {
+        let mode = EditMode::of(&exchange)?;
         self.rule_store()?;
-        let RevertRequest { to } = read(&body::read(request.into_body(), self.max_body, slot).await?)?;
+        let slot = exchange.slot;
+        let RevertRequest { to } = read(&exchange.body(self.max_body).await?)?;
         begin(slot)?;
         self.ruleset_response(mode.worker(), self.edit_ruleset(mode, RulesetEdit::Revert(to)).await?).await
     }
 
     /// Replaces a live rule with its candidate. The live rule keeps its id, name, counters and overrides, and
     /// whether it is enabled.
-    pub(super) async fn promote(
-        &self,
-        id: &str,
-        request: &Request<Incoming>,
-        slot: &ConnectionSlot,
-    ) -> RouteResult {
-        let mode = self.mode(request, slot)?;
+    pub(in super::super) async fn promote(&self, exchange: Exchange<'_>) -> RouteResult {
+        let mode = EditMode::of(&exchange)?;
         self.rule_store()?;
-        begin(slot)?;
-        self.ruleset_response(
-            mode.worker(),
-            self.edit_ruleset(mode, RulesetEdit::Promote(id.to_owned())).await?,
-        )
-        .await
+        begin(exchange.slot)?;
+        let edit = RulesetEdit::Promote(exchange.parameter(ID).to_owned());
+        self.ruleset_response(mode.worker(), self.edit_ruleset(mode, edit).await?).await
     }
 
     async fn edit_ruleset(&self, mode: EditMode, edit: RulesetEdit) -> Result<EditResult, ApiError> {
@@ -134,29 +135,19 @@ impl AdminApi {
                 snapshot.dry_run(move |stored| edit.propose(stored)).await
             }
             EditMode::Apply(who, precondition) => {
-                let mut transaction = database.edit(&who.name).await?;
+                let mut transaction = database.edit(who.name()).await?;
                 precondition.check(SET, transaction.before().stored().version.revision)?;
                 let edit = edit.resolve(transaction.before()).await?;
                 let edited = transaction.finish(move |stored| edit.propose(stored)).await?;
-                self.finish(&who, edited).await
+                self.finish(who.name(), edited).await
             }
         }
     }
 
-    /// Reads whether a change is a dry run, who makes it, and the revision that it is based on. A dry run
-    /// need not name a revision.
-    fn mode(&self, request: &Request<Incoming>, slot: &ConnectionSlot) -> Result<EditMode, ApiError> {
-        if is_dry_run(request)? {
-            return Ok(EditMode::DryRun(Precondition::read(request.headers())?.unwrap_or(Precondition::Any)));
-        }
-        let who = self.access.admit_admin(request.headers(), slot)?;
-        Ok(EditMode::Apply(who, Precondition::required(request.headers())?))
-    }
-
-    pub(super) async fn history(&self, request: &Request<Incoming>, slot: &ConnectionSlot) -> RouteResult {
+    pub(in super::super) async fn history(&self, exchange: Exchange<'_>) -> RouteResult {
         let rule_store = self.rule_store()?;
         let (mut about, mut before, mut limit) = (None, None, PAGE);
-        for pair in pairs(request.uri().query().unwrap_or_default()) {
+        for pair in pairs(exchange.query().unwrap_or_default()) {
             let (name, value) = pair?;
             match &*name {
                 "about" => about = Some(value),
@@ -167,7 +158,7 @@ impl AdminApi {
                 _ => return Err(unknown(&name)),
             }
         }
-        begin(slot)?;
+        begin(exchange.slot)?;
         let page = Page { about: about.as_deref(), before, limit };
         let entries = rule_store.database().history(page).await?;
         let next = entries.last().map(|last| last.id).filter(|_| entries.len() == limit as usize);
@@ -248,9 +239,9 @@ fn sorted(rules: &Rules) -> Rules {
     Item::into_rules(Item::all(rules).into_values())
 }
 
-fn is_dry_run(request: &Request<Incoming>) -> Result<bool, ApiError> {
+fn is_dry_run(query: Option<&str>) -> Result<bool, ApiError> {
     let mut is_dry_run = false;
-    for pair in pairs(request.uri().query().unwrap_or_default()) {
+    for pair in pairs(query.unwrap_or_default()) {
         let (name, value) = pair?;
         is_dry_run = match (&*name, &*value) {
             ("dry_run", "true") => true,
@@ -262,9 +253,9 @@ fn is_dry_run(request: &Request<Incoming>) -> Result<bool, ApiError> {
     Ok(is_dry_run)
 }
 
-fn revision_of(request: &Request<Incoming>) -> Result<Option<u64>, ApiError> {
+fn revision_of(query: Option<&str>) -> Result<Option<u64>, ApiError> {
     let mut revision = None;
-    for pair in pairs(request.uri().query().unwrap_or_default()) {
+    for pair in pairs(query.unwrap_or_default()) {
         let (name, value) = pair?;
         match &*name {
             "revision" => revision = Some(number("revision", &value)?),

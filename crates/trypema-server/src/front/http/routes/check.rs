@@ -3,23 +3,25 @@
 use std::thread;
 
 use futures_util::future::join_all;
-use http::{Request, StatusCode};
-use hyper::body::Incoming;
+use http::StatusCode;
 use serde::Serialize;
 use tokio::sync::Semaphore;
 use trypema::http::{ErrorCode, HeaderStyle, Policy, Problem};
 use trypema::rules::Verdict;
 
-use super::accounting::{Accounting, with_accounting};
-use super::problem::ApiError;
-use super::query::ReportOptions;
-use super::request::{self, AttributeSets, CheckRequest};
-use super::response::{CheckResponse, json, json_bytes};
-use super::{CheckApi, HttpResponse, RouteResult, begin, body};
+use crate::attributes::OwnedRequest;
 use crate::config::ProviderChoice;
 use crate::deny_status::DenyStatus;
+use crate::front::http::accounting::{Accounting, with_accounting};
+use crate::front::http::problem::ApiError;
+use crate::front::http::query::ReportOptions;
+use crate::front::http::response::{json, json_bytes};
+use crate::front::http::{Api, Exchange, HttpResponse, RouteResult, begin};
 use crate::mode::Mode;
 use crate::net::ConnectionSlot;
+use crate::service::json::{self as requests, CheckRequest};
+use crate::service::report::CheckResponse;
+use crate::service::{Caller, Check};
 
 /// The number of requests of a batch that are sent to Redis at a time: enough for one round trip to serve
 /// many, few enough that the last ones meet the Redis deadline.
@@ -30,7 +32,7 @@ const PARTS_IN_REDIS: usize = 2;
 /// Returns the number of batch parts that are decided at a time, so that batches do not delay single
 /// checks. In memory, decisions never wait, so they may use half of the processors. Batches take turns
 /// after every part.
-pub(super) fn parts_at_a_time(provider: &ProviderChoice) -> usize {
+pub(in crate::front::http) fn parts_at_a_time(provider: &ProviderChoice) -> usize {
     match provider {
         ProviderChoice::Memory => thread::available_parallelism().map_or(1, |count| count.get().div_ceil(2)),
         ProviderChoice::Redis(_) | ProviderChoice::Hybrid(..) => PARTS_IN_REDIS,
@@ -44,16 +46,17 @@ const RESPONSE_BYTES: usize = 1_024;
 /// it is parsed.
 const SHORTEST_REQUEST: usize = 24;
 
-impl CheckApi {
-    pub(super) async fn check(&self, request: Request<Incoming>, slot: &ConnectionSlot) -> RouteResult {
-        let options = ReportOptions::read(request.uri().query())?;
-        let body = body::read(request.into_body(), self.max_body, slot).await?;
-        if request::is_batch(&body) {
-            return self.check_batch(&body, slot).await;
+impl Api {
+    pub(super) async fn check(&self, exchange: Exchange<'_>) -> RouteResult {
+        let options = ReportOptions::read(exchange.query())?;
+        let (slot, caller) = (exchange.slot, exchange.caller.clone());
+        let body = exchange.body(self.max_body).await?;
+        if requests::is_batch(&body) {
+            return self.check_batch(&body, &caller, slot).await;
         }
-        let (mode, sets) = request::read::<CheckRequest<'_>>(&body)?.into_parts()?;
+        let (mode, request) = requests::read::<CheckRequest>(&body)?.into_parts()?;
         begin(slot)?;
-        let verdict = self.verdict(mode, &sets).await?;
+        let verdict = self.service.call(&caller, Check { mode, request: &request }).await?;
         let response = decision_response(&verdict, options, &CheckResponse::new(&verdict, mode));
         Ok(match mode {
             Mode::Peek => response,
@@ -63,21 +66,21 @@ impl CheckApi {
 
     /// Decides a batch. Memory for the response is reserved before the batch is parsed, so a batch that
     /// finds no memory costs next to nothing.
-    async fn check_batch(&self, body: &[u8], slot: &ConnectionSlot) -> RouteResult {
+    async fn check_batch(&self, body: &[u8], caller: &Caller, slot: &ConnectionSlot) -> RouteResult {
         // A batch that waits for its turn has spent nothing yet, so its connection may still be evicted.
         let _permit = slot.batch_permit().await;
         let most = (body.len() / SHORTEST_REQUEST + 1).min(self.max_batch);
         let mut reserved = slot.reserve(most * RESPONSE_BYTES).await.ok_or_else(ApiError::out_of_memory)?;
-        let check_requests = {
+        let checks = {
             // The semaphore is never closed.
             let _part = self.batches(slot).acquire().await;
-            request::read_batch(body, self.max_batch)?
+            requests::read_batch(body, self.max_batch)?
         };
-        if !reserved.grow_to(check_requests.len() * RESPONSE_BYTES).await {
+        if !reserved.grow_to(checks.len() * RESPONSE_BYTES).await {
             return Err(ApiError::out_of_memory());
         }
         begin(slot)?;
-        let response = Box::pin(self.check_each(&check_requests, self.batches(slot))).await;
+        let response = Box::pin(self.check_each(&checks, caller, self.batches(slot))).await;
         reserved.into_unread_response(response.len());
         Ok(with_accounting(json_bytes(StatusCode::OK, response), Accounting::Reserved))
     }
@@ -88,20 +91,20 @@ impl CheckApi {
         if slot.is_crowded() { &self.crowded_batches } else { &self.batches }
     }
 
-    async fn verdict(&self, mode: Mode, sets: &AttributeSets<'_>) -> Result<Verdict, ApiError> {
-        let borrowed = sets.borrowed();
-        let sets = borrowed.sets();
-        Ok(self.app.check(mode, &request::request_of(&sets)).await?)
-    }
-
     /// Decides all requests in order, [`REQUESTS_AT_A_TIME`] at a time. With Redis, these share one round
     /// trip.
-    async fn check_each(&self, requests: &[(Mode, AttributeSets<'_>)], batches: &Semaphore) -> Vec<u8> {
+    async fn check_each(
+        &self,
+        checks: &[(Mode, OwnedRequest)],
+        caller: &Caller,
+        batches: &Semaphore,
+    ) -> Vec<u8> {
         let mut all = vec![b'['];
-        for some in requests.chunks(REQUESTS_AT_A_TIME) {
+        for some in checks.chunks(REQUESTS_AT_A_TIME) {
             // The semaphore is never closed.
             let turn = batches.acquire().await;
-            let verdicts = join_all(some.iter().map(|(mode, sets)| self.verdict(*mode, sets))).await;
+            let checks = some.iter().map(|(mode, request)| Check { mode: *mode, request });
+            let verdicts = join_all(checks.map(|check| self.service.call(caller, check))).await;
             for ((mode, _), verdict) in some.iter().zip(verdicts) {
                 if all.len() > 1 {
                     all.push(b',');
@@ -111,8 +114,9 @@ impl CheckApi {
                         // Serialising text and numbers cannot fail.
                         let _ = serde_json::to_writer(&mut all, &CheckResponse::new(&verdict, *mode));
                     }
-                    Err(error) => {
-                        all.extend_from_slice(format!("{{\"error\":{}}}", error.to_json()).as_bytes());
+                    Err(refusal) => {
+                        let error = ApiError::from(refusal).to_json();
+                        all.extend_from_slice(format!("{{\"error\":{error}}}").as_bytes());
                     }
                 }
             }

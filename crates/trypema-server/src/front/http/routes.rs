@@ -1,0 +1,307 @@
+//! The table of routes. Dispatch, `GET /`, the texts of 404 and 405, the labels of metrics and spans, the OpenAPI
+//! document and the table in docs/server.md derive from it.
+
+mod check;
+mod explain;
+mod forward_auth;
+mod keys;
+mod operation;
+mod path;
+mod reservations;
+pub(super) mod rules;
+
+use std::fmt::Write;
+
+use futures_util::FutureExt;
+use http::{Method, StatusCode};
+
+pub(super) use self::check::parts_at_a_time;
+pub(super) use self::operation::SharedText;
+pub(super) use self::path::Parameters;
+pub(super) use self::rules::RulesetPermits;
+use super::openapi::{self, About};
+use super::problem::ApiError;
+use super::{Api, Exchange, RouteListener, RouteResult};
+use crate::metrics::RouteLabel;
+use crate::refusal::Permission;
+
+/// One row of the table: a method of a path, or several methods with the same handler.
+#[derive(Debug)]
+pub(super) struct Row {
+    route: Route,
+    /// The methods, or `ANY`.
+    pub(super) methods: &'static str,
+    /// The path. `{name}` is one segment, and `{name..}` one or more.
+    pub(super) path: &'static str,
+    pub(super) listeners: &'static [RouteListener],
+    pub(super) permission: Permission,
+    label: RouteLabel,
+    /// What the route does.
+    pub(super) summary: &'static str,
+    /// A body, as in `{"cost": 1}`.
+    pub(super) example: &'static str,
+    pub(super) about: About,
+}
+
+const CHECK: &[RouteListener] = &[RouteListener::Check];
+const ADMINISTRATION: &[RouteListener] = &[RouteListener::Administration];
+const BOTH: &[RouteListener] = &[RouteListener::Check, RouteListener::Administration];
+
+/// Makes the rows, and calls the handler of each. Boxes all handlers but those of decisions, because hyper moves the
+/// whole future of a request.
+macro_rules! routes {
+    ($($route:ident: $methods:literal $path:literal $listeners:ident $permission:ident $label:ident
+        $handler:ident $($boxed:ident)?, $about:path, $summary:literal, $example:literal;)*) => {
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(super) enum Route { $($route),* }
+
+        /// The rows. Of several paths that match, the first counts.
+        pub(super) const ROWS: &[Row] = &[$(Row {
+            route: Route::$route,
+            methods: $methods,
+            path: $path,
+            listeners: $listeners,
+            permission: Permission::$permission,
+            label: RouteLabel::$label,
+            summary: $summary,
+            example: $example,
+            about: $about,
+        }),*];
+
+        impl Api {
+            pub(super) async fn handle(&self, route: Route, exchange: Exchange<'_>) -> RouteResult {
+                match route {
+                    $(Route::$route => call!(self.$handler(exchange) $($boxed)?),)*
+                }
+            }
+        }
+    };
+}
+
+macro_rules! call {
+    ($api:ident.$handler:ident($exchange:ident)) => {
+        $api.$handler($exchange).await
+    };
+    ($api:ident.$handler:ident($exchange:ident) boxed) => {
+        $api.$handler($exchange).boxed().await
+    };
+}
+
+#[rustfmt::skip]
+routes! {
+    Check: "POST" "/v1/check" CHECK Decide Check check, openapi::checks::check,
+        "Check a request, or an array of requests", r#"{"attributes": {"user": "ann"}, "cost": 1}"#;
+    ForwardAuth: "ANY" "/v1/forward-auth" CHECK Open ForwardAuth forward_auth, openapi::checks::forward_auth,
+        "Check a proxied request: nginx auth_request, Caddy forward_auth, Traefik forwardAuth", "";
+    ForwardAuthProfile: "ANY" "/v1/forward-auth/{profile..}" CHECK Open ForwardAuth forward_auth, openapi::checks::forward_auth,
+        "Check a proxied request by a profile of the configuration file", "";
+    Reserve: "POST" "/v1/reserve" CHECK Decide Reserve reserve boxed, openapi::reservations::reserve,
+        "Reserve the estimated cost of a request", r#"{"attributes": {"user": "ann"}, "costs": {"requests": 1}, "ttl": "120s"}"#;
+    Settle: "POST" "/v1/settle" CHECK Decide Settle settle boxed, openapi::reservations::settle,
+        "Settle a reservation at the real cost", r#"{"reservation": "r1.kGxpbWl0aW5nLWlzLWZ1bg", "costs": {"requests": 1}}"#;
+    Release: "POST" "/v1/release" CHECK Decide Release release boxed, openapi::reservations::release,
+        "Release a reservation: give everything back", r#"{"reservation": "r1.kGxpbWl0aW5nLWlzLWZ1bg"}"#;
+    Renew: "POST" "/v1/renew" CHECK Decide Renew renew boxed, openapi::reservations::renew,
+        "Let a reservation last longer", r#"{"reservation": "r1.kGxpbWl0aW5nLWlzLWZ1bg", "ttl": "120s"}"#;
+    Health: "GET, HEAD" "/healthz" BOTH Open Operation health boxed, openapi::operation::health,
+        "Liveness", "";
+    Readiness: "GET, HEAD" "/readyz" CHECK Open Operation readiness boxed, openapi::operation::readiness,
+        "Readiness", "";
+    ReadinessInDetail: "GET, HEAD" "/readyz" ADMINISTRATION Open Operation readiness_in_detail boxed, openapi::operation::readiness,
+        "Readiness", "";
+    Explain: "POST" "/v1/explain" ADMINISTRATION Read Explain explain boxed, openapi::checks::explain,
+        "Explain a decision", r#"{"attributes": {"user": "ann"}, "cost": 1}"#;
+    ReleaseHolder: "DELETE" "/v1/keys/{key..}/reservations/{id}" ADMINISTRATION Change Keys release_holder boxed, openapi::keys::release_holder,
+        "Release a reservation at one counter", "";
+    ShowKey: "GET" "/v1/keys/{key..}" ADMINISTRATION Read Keys show_key boxed, openapi::keys::show,
+        "Show a counter and its reservations", "";
+    ResetKey: "DELETE" "/v1/keys/{key..}" ADMINISTRATION Change Keys reset_key boxed, openapi::keys::reset,
+        "Reset a counter", "";
+    RulesInForce: "GET" "/v1/rules" ADMINISTRATION Read Rules rules_in_force boxed, openapi::rules::in_force,
+        "The rules in force on this server", "";
+    CreateRule: "POST" "/v1/rules" ADMINISTRATION Change Rules create_rule boxed, openapi::rules::create,
+        "Store a new rule", r#"{"id": "per-user", "scope": "user", "strategy": {"fixed_window": {"limit": 100, "window": "1m"}}}"#;
+    Promote: "POST" "/v1/rules/{id}/promote" ADMINISTRATION Read Rules promote boxed, openapi::rules::promote,
+        "Promote a candidate: replace the live rule with it", "";
+    ShowRule: "GET" "/v1/rules/{id}" ADMINISTRATION Read Rules show_rule boxed, openapi::rules::show,
+        "One rule", "";
+    ChangeRule: "PUT" "/v1/rules/{id}" ADMINISTRATION Change Rules change_rule boxed, openapi::rules::change,
+        "Change a rule", r#"{"id": "per-user", "scope": "user", "strategy": {"fixed_window": {"limit": 100, "window": "1m"}}}"#;
+    SwitchRule: "PATCH" "/v1/rules/{id}" ADMINISTRATION Change Rules switch_rule boxed, openapi::rules::switch,
+        "Enable or disable a rule", r#"{"enabled": false}"#;
+    DeleteRule: "DELETE" "/v1/rules/{id}" ADMINISTRATION Change Rules delete_rule boxed, openapi::rules::delete,
+        "Delete a rule, and its overrides", "";
+    Candidates: "GET" "/v1/candidates" ADMINISTRATION Read Rules candidates boxed, openapi::rules::candidates,
+        "Compare the decisions of candidates with those of their live rules, as counted by this server", "";
+    Export: "GET" "/v1/ruleset" ADMINISTRATION Read Rules export boxed, openapi::rules::export,
+        "Export the stored rule set", "";
+    Apply: "PUT" "/v1/ruleset" ADMINISTRATION Read Rules apply boxed, openapi::rules::apply,
+        "Replace the stored rule set", r#"{"rules": [{"id": "per-user", "scope": "user", "strategy": {"fixed_window": {"limit": 100, "window": "1m"}}}]}"#;
+    History: "GET" "/v1/ruleset/history" ADMINISTRATION Read Rules history boxed, openapi::rules::history,
+        "The history of changes, the latest first", "";
+    Revert: "POST" "/v1/ruleset/revert" ADMINISTRATION Read Rules revert boxed, openapi::rules::revert,
+        "Restore the rule set of a revision", r#"{"to": 17}"#;
+    Overrides: "GET" "/v1/overrides" ADMINISTRATION Read Rules show_overrides boxed, openapi::rules::overrides,
+        "List overrides of single keys", "";
+    ShowOverride: "GET" "/v1/overrides/{key..}" ADMINISTRATION Read Rules show_override boxed, openapi::rules::show_override,
+        "Show the override of a key", "";
+    SetOverride: "PUT" "/v1/overrides/{key..}" ADMINISTRATION Change Rules set_override boxed, openapi::rules::set_override,
+        "Set the override of a key: another limit, an exemption or a block", r#"{"verdict": "block"}"#;
+    RemoveOverride: "DELETE" "/v1/overrides/{key..}" ADMINISTRATION Change Rules remove_override boxed, openapi::rules::remove_override,
+        "Remove the override of a key", "";
+    Lists: "GET" "/v1/lists" ADMINISTRATION Read Rules show_lists boxed, openapi::rules::lists,
+        "List allowed and blocked values", "";
+    AddToList: "PUT" "/v1/lists/{list}/{attribute}/{value..}" ADMINISTRATION Change Rules add_to_list boxed, openapi::rules::edit_list,
+        "Add a value to a list", "";
+    RemoveFromList: "DELETE" "/v1/lists/{list}/{attribute}/{value..}" ADMINISTRATION Change Rules remove_from_list boxed, openapi::rules::edit_list,
+        "Remove a value from a list", "";
+    Metrics: "GET, HEAD" "/metrics" ADMINISTRATION Open Operation metrics boxed, openapi::operation::metrics,
+        "Prometheus metrics", "";
+    Description: "GET, HEAD" "/openapi.json" ADMINISTRATION Open Operation description boxed, openapi::operation::description,
+        "The OpenAPI document", "";
+    ListRoutes: "GET, HEAD" "/" ADMINISTRATION Open Operation list_routes boxed, openapi::operation::list_routes,
+        "List the routes", "";
+}
+
+/// The part of the table that a request is about.
+#[derive(Debug)]
+pub(super) enum Found {
+    Route(&'static Row, Parameters),
+    /// The path has routes, but none for the method. The first of its rows.
+    WrongMethod(RouteListener, &'static Row),
+    Unknown(RouteListener),
+}
+
+impl Found {
+    pub(super) fn new(listener: RouteListener, method: &Method, path: &str) -> Self {
+        let mut matching = rows_of(listener).filter_map(|row| Some((row, path::matching(row.path, path)?)));
+        let Some((first, parameters)) = matching.next() else { return Self::Unknown(listener) };
+        let has_method =
+            |row: &&Row| row.methods == "ANY" || row.methods.split(", ").any(|name| name == method.as_str());
+        match rows_of(listener).filter(|row| row.path == first.path).find(has_method) {
+            Some(row) => Self::Route(row, parameters),
+            None => Self::WrongMethod(listener, first),
+        }
+    }
+
+    fn row(&self) -> Option<&'static Row> {
+        match self {
+            Self::Route(row, _) | Self::WrongMethod(_, row) => Some(row),
+            Self::Unknown(_) => None,
+        }
+    }
+
+    pub(super) fn label(&self) -> RouteLabel {
+        self.row().map_or(RouteLabel::Unknown, |row| row.label)
+    }
+
+    /// Whether any web page may call the route. A forward-auth request carries the headers of the proxied request, so
+    /// its `Origin` says nothing about the caller.
+    pub(super) fn is_open_to_pages(&self) -> bool {
+        self.label() == RouteLabel::ForwardAuth
+            || self.row().is_some_and(|row| matches!(row.path, "/healthz" | "/readyz"))
+    }
+
+    /// Returns the permission that the request needs. One with a wrong method changes nothing, but not everybody may
+    /// learn which methods there are.
+    pub(super) fn permission(&self) -> Permission {
+        match self {
+            Self::Route(row, _) => row.permission,
+            Self::WrongMethod(_, row) => row.permission.min(Permission::Read),
+            Self::Unknown(_) => Permission::Open,
+        }
+    }
+
+    pub(super) fn into_route(self) -> Result<(Route, Parameters), ApiError> {
+        match self {
+            Self::Route(row, parameters) => Ok((row.route, parameters)),
+            Self::WrongMethod(listener, row) => Err(ApiError::wrong_method(&methods_of(listener, row.path))),
+            Self::Unknown(RouteListener::Administration) => Err(ApiError::not_found()),
+            Self::Unknown(RouteListener::Check) => {
+                let paths: Vec<&str> = rows_of(RouteListener::Check)
+                    .map(|row| row.path)
+                    .filter(|path| !path.contains('{'))
+                    .collect();
+                let detail = format!(
+                    "the check listener serves {}; administration and /metrics are at admin_listen",
+                    paths.join(", ")
+                );
+                Err(ApiError::new(StatusCode::NOT_FOUND, detail))
+            }
+        }
+    }
+}
+
+fn rows_of(listener: RouteListener) -> impl Iterator<Item = &'static Row> {
+    ROWS.iter().filter(move |row| row.listeners.contains(&listener))
+}
+
+fn methods_of(listener: RouteListener, path: &str) -> String {
+    let of_path = rows_of(listener).filter(|row| row.path == path).map(|row| row.methods);
+    of_path.collect::<Vec<_>>().join(", ")
+}
+
+/// Returns the answer of `GET /`.
+fn help() -> String {
+    let mut text = "Trypema, a rate limiting server.\n".to_owned();
+    for (listener, about) in [
+        (
+            RouteListener::Check,
+            "The check listener (setting `listen`, 127.0.0.1:8080 by default; checks and reservations need a caller \
+             token if one is set):",
+        ),
+        (
+            RouteListener::Administration,
+            "This listener (setting `admin_listen`, 127.0.0.1:8081 by default; paths under /v1 need a reader token or \
+             an admin token, and changes an admin token):",
+        ),
+    ] {
+        // Writing to a `String` cannot fail.
+        let _ = write!(text, "\n{about}\n\n");
+        for Row { methods, path, summary, example, .. } in rows_of(listener) {
+            let (path, colon) = (path.replace("..}", "}"), if example.is_empty() { "" } else { ": " });
+            let _ = writeln!(text, "{methods:<10}{path:<38}{summary}{colon}{example}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_leads_to_its_first_row() {
+        let route = |listener, method: &str, path: &str| {
+            let method = Method::from_bytes(method.as_bytes()).unwrap();
+            Found::new(listener, &method, path)
+                .into_route()
+                .map(|(route, _)| route)
+                .map_err(|error| error.to_json())
+        };
+        let admin = |method, path| route(RouteListener::Administration, method, path);
+        assert_eq!(route(RouteListener::Check, "POST", "/v1/check"), Ok(Route::Check));
+        assert_eq!(
+            route(RouteListener::Check, "PURGE", "/v1/forward-auth/nginx"),
+            Ok(Route::ForwardAuthProfile)
+        );
+        assert_eq!(admin("DELETE", "/v1/keys/a/b"), Ok(Route::ResetKey));
+        assert_eq!(admin("DELETE", "/v1/keys/a/reservations/0f"), Ok(Route::ReleaseHolder));
+        assert_eq!(admin("POST", "/v1/rules/a/promote"), Ok(Route::Promote));
+        assert_eq!(admin("PUT", "/v1/lists/block/ip/10.0.0.0/8"), Ok(Route::AddToList));
+        for (method, path, expected) in [
+            ("TRACE", "/v1/rules/a", "use GET, PUT, PATCH, DELETE"),
+            ("POST", "/metrics", "use GET, HEAD"),
+            ("PUT", "/v1/keys/a", "use GET, DELETE"),
+            ("GET", "/v1/keys/a/reservations/0f", "use DELETE"),
+            ("GET", "/v1/check", "unknown path"),
+            ("GET", "/v1/keys", "unknown path"),
+            ("GET", "/v1/rules/a/b", "unknown path"),
+        ] {
+            let error = admin(method, path).unwrap_err();
+            assert!(error.contains(expected), "{method} {path}: {error}");
+        }
+        let unknown = route(RouteListener::Check, "GET", "/metrics").unwrap_err();
+        assert!(unknown.contains("serves /v1/check, /v1/forward-auth, /v1/reserve"), "{unknown}");
+    }
+}

@@ -1,0 +1,52 @@
+//! `/v1/keys/{key}`: shows or resets one counter. `/v1/keys/{key}/reservations/{id}`: releases one of its
+//! reservations.
+
+use http::StatusCode;
+
+use crate::background_worker::Worker;
+use crate::front::http::accounting::{Accounting, with_accounting};
+use crate::front::http::response::json;
+use crate::front::http::{Api, Exchange, RouteResult, begin};
+use crate::refusal::Refusal;
+use crate::service::report::{KeyResponse, ReleaseHolderResponse, ResetResponse};
+use crate::service::{Inspect, ReleaseHolder, Reset};
+
+/// The most holders that are listed on a thread that decides. A counter may have 4,096.
+const MANY_HOLDERS: usize = 64;
+/// The parameters of the path.
+const KEY: usize = 0;
+const ID: usize = 1;
+
+impl Api {
+    pub(super) async fn show_key(&self, exchange: Exchange<'_>) -> RouteResult {
+        let key = exchange.decoded(KEY, "the key is")?;
+        begin(exchange.slot)?;
+        let counter = self.service.call(&exchange.caller, Inspect(&key)).await?;
+        let is_long = counter.holders.as_ref().is_some_and(|holders| holders.len() > MANY_HOLDERS);
+        let write = move || -> RouteResult {
+            let response = KeyResponse::new(&counter).ok_or(Refusal::UnknownKey)?;
+            Ok(json(StatusCode::OK, &response))
+        };
+        if is_long { self.app().workers().run(Worker::Reads, write).await? } else { write() }
+    }
+
+    pub(super) async fn reset_key(&self, exchange: Exchange<'_>) -> RouteResult {
+        let (key, who) = (exchange.decoded(KEY, "the key is")?, &exchange.caller);
+        begin(exchange.slot)?;
+        let existed = self.service.call(who, Reset(&key)).await?;
+        tracing::info!(key, existed, who = who.name(), "keys: counter reset through the API");
+        let response = json(StatusCode::OK, &ResetResponse { key: &key, existed });
+        Ok(with_accounting(response, Accounting::MustSend))
+    }
+
+    /// Releases one reservation at one counter. It stays as it is at its other counters.
+    pub(super) async fn release_holder(&self, exchange: Exchange<'_>) -> RouteResult {
+        let (key, who) = (exchange.decoded(KEY, "the key is")?, &exchange.caller);
+        let id = exchange.parameter(ID);
+        begin(exchange.slot)?;
+        let released = self.service.call(who, ReleaseHolder { key: &key, id }).await?;
+        tracing::info!(key, id, released, who = who.name(), "keys: reservation released through the API");
+        let response = json(StatusCode::OK, &ReleaseHolderResponse { key: &key, id, released });
+        Ok(with_accounting(response, Accounting::MustSend))
+    }
+}

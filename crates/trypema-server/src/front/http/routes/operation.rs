@@ -1,0 +1,98 @@
+//! Routes for operators: liveness, readiness, metrics, and descriptions of the API.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{Response, StatusCode};
+use http_body_util::Full;
+use tokio::sync::Mutex;
+
+use super::help;
+use crate::app::Readiness;
+use crate::background_worker::{BackgroundWorkers, Worker, WorkerError};
+use crate::clock::Started;
+use crate::front::http::exchange::bearer;
+use crate::front::http::response::{json, json_bytes};
+use crate::front::http::{Api, Exchange, HttpResponse, RouteResult, openapi};
+use crate::metrics::CONTENT_TYPE as METRICS;
+
+const PLAIN: &str = "text/plain; charset=utf-8";
+
+impl Api {
+    pub(super) async fn health(&self, _: Exchange<'_>) -> RouteResult {
+        Ok(text(PLAIN, "ok\n"))
+    }
+
+    pub(super) async fn readiness(&self, _: Exchange<'_>) -> RouteResult {
+        Ok(readiness(&self.app().readiness().without_details()))
+    }
+
+    /// The response to a reader token or an admin token also says why rules were rejected.
+    pub(super) async fn readiness_in_detail(&self, exchange: Exchange<'_>) -> RouteResult {
+        match exchange.access.is_reader(bearer(exchange.headers())) {
+            true => Ok(readiness(&self.app().readiness())),
+            false => self.readiness(exchange).await,
+        }
+    }
+
+    pub(super) async fn metrics(&self, _: Exchange<'_>) -> RouteResult {
+        let app = Arc::clone(self.app());
+        Ok(text(METRICS, self.metrics.text(self.app().workers(), move || app.exposition()).await?))
+    }
+
+    pub(super) async fn description(&self, _: Exchange<'_>) -> RouteResult {
+        let document = self.app().workers().run(Worker::Operators, openapi::document).await?;
+        Ok(json_bytes(StatusCode::OK, document))
+    }
+
+    pub(super) async fn list_routes(&self, _: Exchange<'_>) -> RouteResult {
+        Ok(text(PLAIN, help()))
+    }
+}
+
+fn readiness(readiness: &Readiness) -> HttpResponse {
+    let status = if readiness.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    json(status, readiness)
+}
+
+fn text(content_type: &'static str, body: impl Into<Bytes>) -> HttpResponse {
+    let mut response = Response::new(Full::new(body.into()));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+/// A cache of the metrics text, which the operators' worker writes. A long text is shared between requests,
+/// because writing it for every request would let clients overload the server.
+#[derive(Debug, Default)]
+pub(in crate::front::http) struct SharedText {
+    last: ArcSwapOption<(Started, Bytes)>,
+    making: Mutex<()>,
+}
+
+/// The size from which a text is shared. The text of a few hundred rules is smaller.
+const LONG: usize = 256 * 1024;
+/// The time for which a text is shared.
+const SHARED_FOR: Duration = Duration::from_secs(1);
+
+impl SharedText {
+    async fn text(
+        &self,
+        workers: &BackgroundWorkers,
+        make: impl FnOnce() -> String + Send + 'static,
+    ) -> Result<Bytes, WorkerError> {
+        let last = self.last.load_full();
+        // While one request writes a new text, others get the previous one.
+        let _making = match (self.making.try_lock(), &last) {
+            (Ok(making), Some(last)) if last.0.ago() >= SHARED_FOR => Some(making),
+            (_, Some(last)) => return Ok(last.1.clone()),
+            (making, None) => making.ok(),
+        };
+        let text = Bytes::from(workers.run(Worker::Operators, make).await?);
+        let is_long = text.len() >= LONG;
+        self.last.store(is_long.then(|| Arc::new((Started::now(), text.clone()))));
+        Ok(text)
+    }
+}
