@@ -52,6 +52,13 @@ const CRATES: [Layered; 2] = [
     },
 ];
 
+/// The crates of HTTP's types.
+const HTTP: [&str; 5] = ["http", "http_body", "http_body_util", "hyper", "hyper_util"];
+/// The modules of the server that may name them: the HTTP front end with its settings, and HTTP clients. All others,
+/// `service` above all, serve every protocol.
+const SPEAKS_HTTP: [&str; 6] =
+    ["front/http", "forward_auth", "deny_status", "allowed_origins", "cli", "spans"];
+
 pub(crate) fn check() -> Step {
     let architecture = read(Path::new("ARCHITECTURE.md"))?;
     let architecture = architecture.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -63,6 +70,24 @@ pub(crate) fn check() -> Step {
             ));
         }
         layered.check()?;
+    }
+    only_http_speaks_http()
+}
+
+/// Checks that no other module of the server names the types of HTTP.
+fn only_http_speaks_http() -> Step {
+    let uses = scan::uses_of(Path::new("crates/trypema-server/src"), &HTTP)?;
+    for ((module, named), places) in &uses {
+        let speaks = |listed: &&str| listed.split('/').next() == Some(module);
+        let is_allowed = |place: &&String| {
+            SPEAKS_HTTP
+                .iter()
+                .filter(|listed| speaks(listed))
+                .any(|listed| place.contains(&format!("/src/{listed}")))
+        };
+        if let Some(place) = places.iter().find(|place| !is_allowed(place)) {
+            return Err(format!("`{module}` names the crate `{named}`, but serves all protocols\n{place}"));
+        }
     }
     Ok(())
 }

@@ -15,7 +15,38 @@ pub(super) fn modules(root: &str) -> impl Iterator<Item = &str> {
 
 /// Returns all imports between top-level modules, outside of tests.
 pub(super) fn imports_of(source: &Path, root: &str) -> Result<Imports, String> {
-    let (mut imports, mut folders) = (Imports::new(), VecDeque::from([source.to_owned()]));
+    let mut imports = Imports::new();
+    visit(source, |place, module, statement| {
+        for name in names(statement, module.len()) {
+            let imported = exporter(root, &name).unwrap_or(name);
+            if imported != module[0] {
+                imports.entry((module[0].clone(), imported)).or_default().push(place.to_owned());
+            }
+        }
+    })?;
+    Ok(imports)
+}
+
+/// Returns the locations where a top-level module names one of these crates, outside of tests.
+pub(super) fn uses_of(source: &Path, crates: &[&str]) -> Result<Imports, String> {
+    let mut uses = Imports::new();
+    visit(source, |place, module, statement| {
+        for name in crates.iter().filter(|name| names_crate(statement, name)) {
+            uses.entry((module[0].clone(), (*name).to_owned())).or_default().push(place.to_owned());
+        }
+    })?;
+    Ok(uses)
+}
+
+/// Whether a statement names a crate, and not a module of the same name.
+fn names_crate(statement: &str, name: &str) -> bool {
+    let is_path = |before: char| before.is_alphanumeric() || before == '_' || before == ':';
+    statement.match_indices(&format!("{name}::")).any(|(start, _)| !statement[..start].ends_with(is_path))
+}
+
+/// Calls `visit` with every statement outside of tests: its place, the path of its module, and its text.
+fn visit(source: &Path, mut visit: impl FnMut(&str, &[String], &str)) -> Result<(), String> {
+    let mut folders = VecDeque::from([source.to_owned()]);
     while let Some(folder) = folders.pop_front() {
         let entries = folder.read_dir().map_err(|error| format!("{}: {error}", folder.display()))?;
         for path in entries.filter_map(|entry| entry.ok().map(|entry| entry.path())) {
@@ -25,18 +56,12 @@ pub(super) fn imports_of(source: &Path, root: &str) -> Result<Imports, String> {
             }
             let Some(module) = module_path(source, &path) else { continue };
             let text = read(&path)?;
-            for (index, line) in statements(&text) {
-                for name in names(&line, module.len()) {
-                    let imported = exporter(root, &name).unwrap_or(name);
-                    if imported != module[0] {
-                        let place = format!("  {}:{}", path.display(), index + 1);
-                        imports.entry((module[0].clone(), imported)).or_default().push(place);
-                    }
-                }
+            for (index, statement) in statements(&text) {
+                visit(&format!("  {}:{}", path.display(), index + 1), &module, &statement);
             }
         }
     }
-    Ok(imports)
+    Ok(())
 }
 
 /// Returns the path of a file's module, or `None` for the crate's root, for tests and for other kinds of
@@ -117,6 +142,14 @@ mod tests {
         assert_eq!(names("use super::app::App;", 1), ["app"]);
         assert_eq!(names("use super::book::Book;", 2), [""; 0]);
         assert_eq!(names("use super::super::app::App;", 2), ["app"]);
+    }
+
+    #[test]
+    fn crates_are_told_from_modules() {
+        assert!(names_crate("use http::Method;", "http") && names_crate("-> http::Uri", "http"));
+        assert!(
+            !names_crate("use trypema::http::Problem;", "http") && !names_crate("use hyper_http::X;", "http")
+        );
     }
 
     #[test]

@@ -30,60 +30,57 @@ fn as_error<E: Error>(refusal: Refusal) -> E {
     }
 }
 
-/// One request, as clients describe it: either `attributes` with `cost` or `costs`, or `sets`.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(extend("oneOf" = [
-    {"required": ["attributes"], "not": {"required": ["cost", "costs"]}},
-    {"required": ["sets"], "not": {"anyOf": [{"required": ["cost"]}, {"required": ["costs"]}]}},
-]))]
-pub(crate) struct CheckRequest {
-    /// The attributes of the request, for example `{"user": "ann", "endpoint": "/search", "method": "GET",
-    /// "plan": "free", "ip": "203.0.113.9"}`.
-    #[serde(default, deserialize_with = "not_null")]
-    #[schemars(with = "Attributes")]
-    attributes: Option<Attributes>,
-    /// The cost of the request in the unit `requests`. Excludes `costs`.
-    #[serde(default, deserialize_with = "not_null")]
-    #[schemars(with = "Cost")]
-    cost: Option<Cost>,
-    /// The costs of the request by unit, for example `{"tokens": 4200}`. Excludes `cost`.
-    #[serde(default, deserialize_with = "not_null")]
-    #[schemars(with = "Costs")]
-    costs: Option<Costs>,
-    /// Several attribute sets, which are checked together, all or nothing. Excludes all fields but `mode`.
-    #[serde(default, deserialize_with = "not_null")]
-    #[schemars(with = "DescribedSets")]
-    sets: Option<DescribedSets>,
-    /// The effect of the request on counters.
-    #[serde(default)]
-    pub(crate) mode: Mode,
-}
+/// Declares requests: either `attributes` with `cost` or `costs`, or `sets`; and fields of their own.
+macro_rules! requests {
+    ($($(#[$about:meta])* $name:ident { $($(#[$of_field:meta])* $field:ident: $kind:ty,)* })*) => {$(
+        $(#[$about])*
+        #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
+        #[serde(deny_unknown_fields)]
+        #[schemars(extend("oneOf" = [
+            {"required": ["attributes"], "not": {"required": ["cost", "costs"]}},
+            {"required": ["sets"], "not": {"anyOf": [{"required": ["cost"]}, {"required": ["costs"]}]}},
+        ]))]
+        pub(crate) struct $name {
+            /// The attributes of the request, for example `{"user": "ann", "endpoint": "/search", "method": "GET",
+            /// "plan": "free", "ip": "203.0.113.9"}`.
+            #[serde(default, deserialize_with = "crate::service::json::not_null")]
+            #[schemars(with = "crate::attributes::Attributes")]
+            attributes: Option<crate::attributes::Attributes>,
+            /// The cost of the request in the unit `requests`. Excludes `costs`.
+            #[serde(default, deserialize_with = "crate::service::json::not_null")]
+            #[schemars(with = "crate::service::json::Cost")]
+            cost: Option<crate::service::json::Cost>,
+            /// The costs of the request by unit, for example `{"tokens": 4200}`. Excludes `cost`.
+            #[serde(default, deserialize_with = "crate::service::json::not_null")]
+            #[schemars(with = "crate::attributes::Costs")]
+            costs: Option<crate::attributes::Costs>,
+            /// Several attribute sets, which are decided together, all or nothing. Excludes `attributes`, `cost`
+            /// and `costs`.
+            #[serde(default, deserialize_with = "crate::service::json::not_null")]
+            #[schemars(with = "crate::service::json::DescribedSets")]
+            sets: Option<crate::service::json::DescribedSets>,
+            $($(#[$of_field])* $field: $kind,)*
+        }
 
-/// A request to explain: either `attributes` with `cost` or `costs`, or `sets`.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(extend("oneOf" = [
-    {"required": ["attributes"], "not": {"required": ["cost", "costs"]}},
-    {"required": ["sets"], "not": {"anyOf": [{"required": ["cost"]}, {"required": ["costs"]}]}},
-]))]
-pub(crate) struct RequestDescription {
-    /// The attributes of the request.
-    #[serde(default, deserialize_with = "not_null")]
-    #[schemars(with = "Attributes")]
-    attributes: Option<Attributes>,
-    /// The cost of the request in the unit `requests`. Excludes `costs`.
-    #[serde(default, deserialize_with = "not_null")]
-    #[schemars(with = "Cost")]
-    cost: Option<Cost>,
-    /// The costs of the request by unit, for example `{"tokens": 4200}`. Excludes `cost`.
-    #[serde(default, deserialize_with = "not_null")]
-    #[schemars(with = "Costs")]
-    costs: Option<Costs>,
-    /// Several attribute sets, which are checked together. Excludes all other fields.
-    #[serde(default, deserialize_with = "not_null")]
-    #[schemars(with = "DescribedSets")]
-    sets: Option<DescribedSets>,
+        impl $name {
+            fn request(&mut self) -> Result<crate::attributes::OwnedRequest, crate::refusal::Refusal> {
+                let Self { attributes, cost, costs, sets, .. } = self;
+                crate::service::json::request_of_parts(attributes.take(), *cost, costs.take(), sets.take())
+            }
+        }
+    )*};
+}
+use requests;
+
+requests! {
+    /// A request to check.
+    CheckRequest {
+        /// The effect of the request on counters.
+        #[serde(default)]
+        mode: Mode,
+    }
+    /// A request to explain.
+    RequestDescription {}
 }
 
 /// One of several attribute sets of a request.
@@ -147,16 +144,14 @@ impl<'de> Visitor<'de> for DescribedSetsVisitor {
 impl RequestDescription {
     /// Parses a body.
     pub(crate) fn read(body: &[u8]) -> Result<OwnedRequest, Refusal> {
-        let Self { attributes, cost, costs, sets } = read(body)?;
-        request_of_parts(attributes, cost, costs, sets)
+        read::<Self>(body)?.request()
     }
 }
 
 impl CheckRequest {
     /// Returns the mode and the request.
-    pub(crate) fn into_parts(self) -> Result<(Mode, OwnedRequest), Refusal> {
-        let Self { attributes, cost, costs, sets, mode } = self;
-        request_of_parts(attributes, cost, costs, sets).map(|request| (mode, request))
+    pub(crate) fn into_parts(mut self) -> Result<(Mode, OwnedRequest), Refusal> {
+        self.request().map(|request| (self.mode, request))
     }
 }
 

@@ -104,27 +104,27 @@ routes! {
     Renew: "POST" "/v1/renew" CHECK Decide Renew renew boxed, openapi::reservations::renew,
         "Let a reservation last longer", r#"{"reservation": "r1.kGxpbWl0aW5nLWlzLWZ1bg", "ttl": "120s"}"#;
     Health: "GET, HEAD" "/healthz" BOTH Open Operation health boxed, openapi::operation::health,
-        "Liveness", "";
+        "Tell whether the process runs", "";
     Readiness: "GET, HEAD" "/readyz" CHECK Open Operation readiness boxed, openapi::operation::readiness,
-        "Readiness", "";
+        "Tell whether the server accepts requests", "";
     ReadinessInDetail: "GET, HEAD" "/readyz" ADMINISTRATION Open Operation readiness_in_detail boxed, openapi::operation::readiness,
-        "Readiness", "";
+        "Tell whether the server accepts requests, and with a token why rules were rejected", "";
     Explain: "POST" "/v1/explain" ADMINISTRATION Read Explain explain boxed, openapi::checks::explain,
-        "Explain a decision", r#"{"attributes": {"user": "ann"}, "cost": 1}"#;
+        "Explain the decision of every rule, and why others do not apply; spends nothing", r#"{"attributes": {"user": "ann"}, "cost": 1}"#;
     ReleaseHolder: "DELETE" "/v1/keys/{key..}/reservations/{id}" ADMINISTRATION Change Keys release_holder boxed, openapi::keys::release_holder,
-        "Release a reservation at one counter", "";
+        "Release one of the `holders` of a counter, at this counter alone", "";
     ShowKey: "GET" "/v1/keys/{key..}" ADMINISTRATION Read Keys show_key boxed, openapi::keys::show,
-        "Show a counter and its reservations", "";
+        "Show a counter and its reservations (`holders`)", "";
     ResetKey: "DELETE" "/v1/keys/{key..}" ADMINISTRATION Change Keys reset_key boxed, openapi::keys::reset,
-        "Reset a counter", "";
+        "Reset a counter, and forget its reservations", "";
     RulesInForce: "GET" "/v1/rules" ADMINISTRATION Read Rules rules_in_force boxed, openapi::rules::in_force,
-        "The rules in force on this server", "";
+        "Show the rules in force on this server", "";
     CreateRule: "POST" "/v1/rules" ADMINISTRATION Change Rules create_rule boxed, openapi::rules::create,
         "Store a new rule", r#"{"id": "per-user", "scope": "user", "strategy": {"fixed_window": {"limit": 100, "window": "1m"}}}"#;
     Promote: "POST" "/v1/rules/{id}/promote" ADMINISTRATION Read Rules promote boxed, openapi::rules::promote,
-        "Promote a candidate: replace the live rule with it", "";
+        "Promote a candidate: replace the live rule with it, or with `?dry_run=true` show the changes", "";
     ShowRule: "GET" "/v1/rules/{id}" ADMINISTRATION Read Rules show_rule boxed, openapi::rules::show,
-        "One rule", "";
+        "Show a rule", "";
     ChangeRule: "PUT" "/v1/rules/{id}" ADMINISTRATION Change Rules change_rule boxed, openapi::rules::change,
         "Change a rule", r#"{"id": "per-user", "scope": "user", "strategy": {"fixed_window": {"limit": 100, "window": "1m"}}}"#;
     SwitchRule: "PATCH" "/v1/rules/{id}" ADMINISTRATION Change Rules switch_rule boxed, openapi::rules::switch,
@@ -132,17 +132,17 @@ routes! {
     DeleteRule: "DELETE" "/v1/rules/{id}" ADMINISTRATION Change Rules delete_rule boxed, openapi::rules::delete,
         "Delete a rule, and its overrides", "";
     Candidates: "GET" "/v1/candidates" ADMINISTRATION Read Rules candidates boxed, openapi::rules::candidates,
-        "Compare the decisions of candidates with those of their live rules, as counted by this server", "";
+        "Compare candidates with their live rules, on the requests that this server has seen", "";
     Export: "GET" "/v1/ruleset" ADMINISTRATION Read Rules export boxed, openapi::rules::export,
-        "Export the stored rule set", "";
+        "Export the stored rules, now or after `?revision=N`, as JSON or YAML", "";
     Apply: "PUT" "/v1/ruleset" ADMINISTRATION Read Rules apply boxed, openapi::rules::apply,
-        "Replace the stored rule set", r#"{"rules": [{"id": "per-user", "scope": "user", "strategy": {"fixed_window": {"limit": 100, "window": "1m"}}}]}"#;
+        "Replace the stored rules, or with `?dry_run=true` show the changes", r#"{"rules": [{"id": "per-user", "scope": "user", "strategy": {"fixed_window": {"limit": 100, "window": "1m"}}}]}"#;
     History: "GET" "/v1/ruleset/history" ADMINISTRATION Read Rules history boxed, openapi::rules::history,
-        "The history of changes, the latest first", "";
+        "Show who changed what, the latest first (`?about=`, `?before=`, `?limit=`)", "";
     Revert: "POST" "/v1/ruleset/revert" ADMINISTRATION Read Rules revert boxed, openapi::rules::revert,
-        "Restore the rule set of a revision", r#"{"to": 17}"#;
+        "Restore the rules of a revision, or with `?dry_run=true` show the changes", r#"{"to": 17}"#;
     Overrides: "GET" "/v1/overrides" ADMINISTRATION Read Rules show_overrides boxed, openapi::rules::overrides,
-        "List overrides of single keys", "";
+        "List overrides of single keys (`?rule=`)", "";
     ShowOverride: "GET" "/v1/overrides/{key..}" ADMINISTRATION Read Rules show_override boxed, openapi::rules::show_override,
         "Show the override of a key", "";
     SetOverride: "PUT" "/v1/overrides/{key..}" ADMINISTRATION Change Rules set_override boxed, openapi::rules::set_override,
@@ -150,15 +150,15 @@ routes! {
     RemoveOverride: "DELETE" "/v1/overrides/{key..}" ADMINISTRATION Change Rules remove_override boxed, openapi::rules::remove_override,
         "Remove the override of a key", "";
     Lists: "GET" "/v1/lists" ADMINISTRATION Read Rules show_lists boxed, openapi::rules::lists,
-        "List allowed and blocked values", "";
+        "List values that pass every rule (`allow`), or none (`block`)", "";
     AddToList: "PUT" "/v1/lists/{list}/{attribute}/{value..}" ADMINISTRATION Change Rules add_to_list boxed, openapi::rules::edit_list,
         "Add a value to a list", "";
     RemoveFromList: "DELETE" "/v1/lists/{list}/{attribute}/{value..}" ADMINISTRATION Change Rules remove_from_list boxed, openapi::rules::edit_list,
         "Remove a value from a list", "";
     Metrics: "GET, HEAD" "/metrics" ADMINISTRATION Open Operation metrics boxed, openapi::operation::metrics,
-        "Prometheus metrics", "";
+        "Write metrics for Prometheus", "";
     Description: "GET, HEAD" "/openapi.json" ADMINISTRATION Open Operation description boxed, openapi::operation::description,
-        "The OpenAPI document", "";
+        "Describe all of this for programs (OpenAPI 3.1)", "";
     ListRoutes: "GET, HEAD" "/" ADMINISTRATION Open Operation list_routes boxed, openapi::operation::list_routes,
         "List the routes", "";
 }
@@ -269,6 +269,37 @@ fn help() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// `UPDATE_DOCS=1` rewrites the table.
+    #[test]
+    fn the_page_has_the_table() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/server.md");
+        let text = std::fs::read_to_string(page).unwrap();
+        let (before, rest) = text.split_once("<!-- routes -->\n").unwrap();
+        let (_, after) = rest.split_once("<!-- end of routes -->").unwrap();
+        let mut table = "| listener | route | does | token |\n| --- | --- | --- | --- |\n".to_owned();
+        for Row { methods, path, listeners, summary, permission, .. } in ROWS {
+            let listeners = listeners.iter().map(|listener| match listener {
+                RouteListener::Check => "check",
+                RouteListener::Administration => "administration",
+            });
+            let listeners = listeners.collect::<Vec<_>>().join(", ");
+            let token = match permission {
+                Permission::Open => "none",
+                Permission::Decide => "caller, if set",
+                Permission::Read => "reader, admin",
+                Permission::Change => "admin",
+            };
+            let path = path.replace("..}", "}");
+            table += &format!("| {listeners} | `{methods} {path}` | {summary} | {token} |\n");
+        }
+        let written = format!("{before}<!-- routes -->\n{table}<!-- end of routes -->{after}");
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(page, written).unwrap();
+        } else {
+            assert_eq!(text, written, "UPDATE_DOCS=1 rewrites it");
+        }
+    }
 
     #[test]
     fn a_path_leads_to_its_first_row() {

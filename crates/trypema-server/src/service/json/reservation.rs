@@ -9,8 +9,7 @@ use serde::de::{Deserializer, Error, Visitor};
 use trypema::rules::{Period, ReserveOptions};
 
 use super::attributes::Text;
-use super::costs::Cost;
-use super::{DescribedSets, not_null, request_of_parts};
+use super::{DescribedSets, not_null, request_of_parts, requests};
 use crate::attributes::{Attributes, Costs, OwnedRequest};
 use crate::refusal::Refusal;
 use crate::service::ReservationName;
@@ -22,40 +21,19 @@ const MAX_TTL: Duration = Duration::from_secs(60 * 60);
 /// The longest id that a caller can choose, in bytes, as in the library.
 const MAX_ID: usize = 128;
 
-/// A request to reserve: either `attributes` with `cost` or `costs`, or `sets`.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(extend("oneOf" = [
-    {"required": ["attributes"], "not": {"required": ["cost", "costs"]}},
-    {"required": ["sets"], "not": {"anyOf": [{"required": ["cost"]}, {"required": ["costs"]}]}},
-]))]
-pub(crate) struct ReserveRequest {
-    /// The attributes of the request.
-    #[serde(default, deserialize_with = "not_null")]
-    #[schemars(with = "Attributes")]
-    attributes: Option<Attributes>,
-    /// The estimated cost of the request in the unit `requests`. Excludes `costs`.
-    #[serde(default, deserialize_with = "not_null")]
-    #[schemars(with = "Cost")]
-    cost: Option<Cost>,
-    /// The estimated costs of the request by unit, for example `{"tokens": 4200}`. Excludes `cost`.
-    #[serde(default, deserialize_with = "not_null")]
-    #[schemars(with = "Costs")]
-    costs: Option<Costs>,
-    /// Several attribute sets, which are reserved together, all or nothing. Excludes `attributes`, `cost` and
-    /// `costs`.
-    #[serde(default, deserialize_with = "not_null")]
-    #[schemars(with = "DescribedSets")]
-    sets: Option<DescribedSets>,
-    /// The time for which the reservation lasts, unless it is renewed.
-    #[serde(default)]
-    ttl: Ttl,
-    /// An id that the caller chooses, so that it can repeat the request: the same id, attributes and costs
-    /// return the same reservation until it expires. Any caller that knows the id can settle the reservation,
-    /// so it should be hard to guess, as a UUID is.
-    #[serde(default, deserialize_with = "text")]
-    #[schemars(with = "String", length(min = 1, max = MAX_ID))]
-    id: Option<String>,
+requests! {
+    /// A request to reserve its estimated cost.
+    ReserveRequest {
+        /// The time for which the reservation lasts, unless it is renewed.
+        #[serde(default)]
+        ttl: Ttl,
+        /// An id that the caller chooses, so that it can repeat the request: the same id, attributes and costs
+        /// return the same reservation until it expires. Any caller that knows the id can settle the reservation,
+        /// so it should be hard to guess, as a UUID is.
+        #[serde(default, deserialize_with = "text")]
+        #[schemars(with = "String", length(min = 1, max = MAX_ID))]
+        id: Option<String>,
+    }
 }
 
 /// Reads a text, which may be left out, but not be `null`.
@@ -145,9 +123,9 @@ fn reservation_name(
 
 impl ReserveRequest {
     /// Returns the request, and the options of the reservation.
-    pub(crate) fn into_parts(self) -> Result<(OwnedRequest, ReserveOptions), Refusal> {
-        let Self { attributes, cost, costs, sets, ttl: Ttl(ttl), id } = self;
-        let request = request_of_parts(attributes, cost, costs, sets)?;
+    pub(crate) fn into_parts(mut self) -> Result<(OwnedRequest, ReserveOptions), Refusal> {
+        let request = self.request()?;
+        let Self { ttl: Ttl(ttl), id, .. } = self;
         let options = ReserveOptions::new(ttl)?;
         let options = match id {
             Some(id) if id.is_empty() || id.len() > MAX_ID => {
