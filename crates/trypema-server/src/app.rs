@@ -22,9 +22,10 @@ use crate::config::Config;
 use crate::denial_log::DenialLog;
 use crate::metrics::{Exposition, MetricType, Metrics, ReservationMetrics, StoreMetrics};
 use crate::mode::Mode;
-use crate::provider::{self, EngineAndLimiter, LimiterDependencies, Provider};
+use crate::provider::{self, EngineAndLimiter, LimiterDependencies};
 use crate::rules::store::{self, RuleStore, RulesOrigin};
 use crate::rules::{LoadedRules, WatchedSource};
+use crate::settings::Provider;
 use crate::start_error::StartError;
 
 /// The rules in force, the limiter behind them, and their metrics.
@@ -112,7 +113,7 @@ impl App {
         let connected = provider::connect(config, rules, dependencies).await?;
         let EngineAndLimiter { engine, limiter, provider, is_connected } = connected;
         let (is_draining, refused_rules) = (AtomicBool::new(false), Mutex::new(refused));
-        let denial_log = DenialLog::new(config.log_denials);
+        let denial_log = DenialLog::new(config.values.log_denials);
         let app = Self {
             engine,
             limiter,

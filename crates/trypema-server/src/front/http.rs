@@ -61,7 +61,7 @@ pub(crate) struct Common {
 
 impl Common {
     pub(crate) fn new(app: Arc<App>, config: &Config, spans: Option<Arc<Spans>>) -> Self {
-        let (origins, max_header) = (config.allowed_origins.clone(), config.limits.header_bytes);
+        let (origins, max_header) = (config.allowed_origins.clone(), config.values.max_header_bytes);
         Self { app, spans, origins, max_header }
     }
 }

@@ -5,13 +5,17 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
+use trypema_server::Settings;
 use trypema_testkit::redis::Server;
 
-use crate::harness::trypema;
 use crate::in_process::InProcess;
 
+fn path() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/server.md")
+}
+
 fn page() -> String {
-    fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/server.md")).unwrap()
+    fs::read_to_string(path()).unwrap()
 }
 
 /// Returns the texts between backquotes in the first cells of the table after `heading`.
@@ -25,27 +29,18 @@ fn first_cells(page: &str, heading: &str) -> BTreeSet<String> {
     named.collect()
 }
 
-/// Returns every long flag of `trypema serve --help`, in the spelling of a setting.
-fn flags() -> BTreeSet<String> {
-    let help = trypema().args(["serve", "--help"]).output().unwrap();
-    let help = String::from_utf8(help.stdout).unwrap();
-    let flags = help.lines().filter_map(|line| line.trim_start().strip_prefix("--"));
-    let names = flags.filter_map(|flag| flag.split([' ', '=']).next());
-    names.filter(|name| !["config", "help"].contains(name)).map(|name| name.replace('-', "_")).collect()
-}
-
+/// `UPDATE_DOCS=1` rewrites the table.
 #[test]
-fn every_setting_is_described_and_the_reverse() {
-    assert_eq!(first_cells(&page(), "## Settings"), flags());
-}
-
-#[test]
-fn every_flag_has_its_variable() {
-    let help = trypema().args(["serve", "--help"]).output().unwrap();
-    let help = String::from_utf8(help.stdout).unwrap();
-    for flag in flags() {
-        let variable = format!("[env: TRYPEMA_{}", flag.to_uppercase());
-        assert!(help.contains(&variable), "{variable} is not in the help");
+fn the_table_of_settings_is_generated() {
+    const MARKS: (&str, &str) = ("<!-- generated: settings -->\n", "<!-- end -->");
+    let page = page();
+    let (before, rest) = page.split_once(MARKS.0).unwrap();
+    let (_, after) = rest.split_once(MARKS.1).unwrap();
+    let written = [before, MARKS.0, &Settings::documentation(), MARKS.1, after].concat();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        fs::write(path(), &written).unwrap();
+    } else {
+        assert_eq!(page, written, "UPDATE_DOCS=1 rewrites it");
     }
 }
 

@@ -45,7 +45,7 @@ impl AdminApi {
             app: Arc::clone(&common.app),
             common,
             access,
-            max_body: config.limits.body_bytes,
+            max_body: config.values.max_body_bytes,
             rulesets: rules::RulesetPermits::default(),
             metrics: SharedText::default(),
         }

@@ -16,10 +16,10 @@ use super::query::ReportOptions;
 use super::request::{self, AttributeSets, CheckRequest};
 use super::response::{CheckResponse, json, json_bytes};
 use super::{CheckApi, HttpResponse, RouteResult, begin, body};
-use crate::config::ProviderChoice;
 use crate::deny_status::DenyStatus;
 use crate::mode::Mode;
 use crate::net::ConnectionSlot;
+use crate::settings::Provider;
 
 /// The number of requests of a batch that are sent to Redis at a time: enough for one round trip to serve
 /// many, few enough that the last ones meet the Redis deadline.
@@ -30,10 +30,10 @@ const PARTS_IN_REDIS: usize = 2;
 /// Returns the number of batch parts that are decided at a time, so that batches do not delay single
 /// checks. In memory, decisions never wait, so they may use half of the processors. Batches take turns
 /// after every part.
-pub(super) fn parts_at_a_time(provider: &ProviderChoice) -> usize {
+pub(super) fn parts_at_a_time(provider: Provider) -> usize {
     match provider {
-        ProviderChoice::Memory => thread::available_parallelism().map_or(1, |count| count.get().div_ceil(2)),
-        ProviderChoice::Redis(_) | ProviderChoice::Hybrid(..) => PARTS_IN_REDIS,
+        Provider::Memory => thread::available_parallelism().map_or(1, |count| count.get().div_ceil(2)),
+        Provider::Redis | Provider::Hybrid => PARTS_IN_REDIS,
     }
 }
 

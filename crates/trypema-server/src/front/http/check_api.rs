@@ -54,9 +54,9 @@ impl CheckApi {
             access,
             trusted_proxies: config.trusted_proxies.clone(),
             profiles: config.profiles.clone(),
-            max_body: config.limits.body_bytes,
-            max_batch: config.limits.batch,
-            batches: Semaphore::new(check::parts_at_a_time(&config.provider)),
+            max_body: config.values.max_body_bytes,
+            max_batch: config.values.max_batch,
+            batches: Semaphore::new(check::parts_at_a_time(config.provider)),
             crowded_batches: Semaphore::new(1),
         }
     }
