@@ -119,7 +119,7 @@ impl Server {
         let mut background = self.background(&registry);
         let (spans, sending) = match self.config.collector.take() {
             Some(collector) => {
-                let (spans, sending) = Spans::to(collector, Arc::clone(&self.app.metrics.dropped_spans));
+                let (spans, sending) = Spans::to(collector, Arc::clone(&self.app.metrics.spans.dropped));
                 (Some(Arc::new(spans)), Some(tokio::spawn(sending)))
             }
             None => (None, None),

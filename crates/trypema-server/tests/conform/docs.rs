@@ -1,5 +1,5 @@
 //! `docs/server.md` describes every setting and every metric, and no others. Its routes are
-//! those of `/openapi.json`.
+//! those of `/openapi.json`. The dashboard and the alerts name only metrics that exist.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,8 +10,12 @@ use trypema_testkit::redis::Server;
 
 use crate::in_process::InProcess;
 
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
 fn path() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/server.md")
+    root().join("docs/server.md")
 }
 
 fn page() -> String {
@@ -73,6 +77,25 @@ fn every_metric_is_described_and_the_reverse() {
     let missing: Vec<_> =
         described.difference(&served).filter(|name| **name != "trypema_instances").collect();
     assert!(missing.is_empty(), "described, and not served: {missing:?}");
+    for file in ["docs/server.md", "deploy/grafana/trypema.json", "deploy/prometheus/alerts.yaml"] {
+        let text = fs::read_to_string(root().join(file)).unwrap();
+        let unknown: BTreeSet<&str> = metrics_in(&text)
+            .filter(|name| !served.contains(name) && !process.contains(name) && *name != "trypema_instances")
+            .collect();
+        assert!(unknown.is_empty(), "in {file}, and not served: {unknown:?}");
+    }
+}
+
+/// Returns the words of a text that are names of metrics, without the suffixes of histograms.
+fn metrics_in(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|character: char| !character.is_ascii_alphanumeric() && character != '_');
+    let names = words.filter(|word| {
+        ["trypema_", "limiter_", "process_"].iter().any(|start| word.starts_with(start) && word != start)
+    });
+    names.map(|name| {
+        let histogram = ["_bucket", "_sum", "_count"].iter().find_map(|suffix| name.strip_suffix(suffix));
+        histogram.unwrap_or(name)
+    })
 }
 
 #[test]
