@@ -10,8 +10,8 @@ use trypema::rules::Period;
 
 use crate::allowed_origins::AllowedOrigins;
 use crate::forward_auth::Profiles;
-use crate::rules::{Address, CacheChoice, DatabaseChoice, RulesSource};
-use crate::secret::Secret;
+use crate::rules::{CacheChoice, DatabaseChoice, RulesSource};
+use crate::secret::{Secret, SecretSource};
 use crate::settings::{
     AdminListen, DEFAULT_BUFFERED_BYTES, DEFAULT_REDIS_PREFIX, InvalidConfig, InvalidSetting,
     LOOPBACK_NETWORKS, MAX_BYTES, Provider, Settings, Values,
@@ -71,9 +71,6 @@ pub struct RedisConfig {
 
 /// The maximum size of a whole rule set, in bytes. It is also the maximum size of a rules file.
 pub(crate) const MAX_RULESET_BYTES: usize = 16 * 1024 * 1024;
-/// The error of a secret that is given both directly and as a file.
-const TWICE: &str = "set either the value or its _file variant, not both";
-
 /// The shortest poll interval: more frequent polls would load the database.
 const MIN_POLL: Duration = Duration::from_millis(100);
 
@@ -165,32 +162,32 @@ fn tls(settings: &Settings) -> Result<Option<Tls>, InvalidSetting> {
 fn tokens(settings: &Settings, problems: &mut InvalidConfig) -> Tokens {
     let mut tokens = Tokens::default();
     let given = [
-        ("admin_token", TokenRole::Admin, &settings.admin_token, &settings.admin_token_file),
-        ("reader_token", TokenRole::Reader, &settings.reader_token, &settings.reader_token_file),
-        ("caller_token", TokenRole::Caller, &settings.caller_token, &settings.caller_token_file),
+        ("admin_token", TokenRole::Admin, settings.admin_token()),
+        ("reader_token", TokenRole::Reader, settings.reader_token()),
+        ("caller_token", TokenRole::Caller, settings.caller_token()),
     ];
-    for (setting, role, given, file) in given {
-        if let Some(text) = problems.take(secret(setting, given, file)).flatten() {
-            let added = if given.is_some() { tokens.add(&text, role) } else { tokens.add_lines(&text, role) };
-            problems.take(added.map_err(|error| invalid(setting, error.to_string())));
-        }
+    for (setting, role, source) in given {
+        let Some(source) = problems.take(source).flatten() else { continue };
+        let Some(text) = problems.take(source.read().map_err(|reason| invalid(setting, reason))) else {
+            continue;
+        };
+        let added = match source {
+            SecretSource::Given(_) => tokens.add(&text, role),
+            SecretSource::InFile(_) => tokens.add_lines(&text, role),
+        };
+        problems.take(added.map_err(|error| invalid(setting, error.to_string())));
     }
     tokens
 }
 
 fn rules(settings: &Settings, values: &Values) -> Result<RulesSource, InvalidSetting> {
-    let address = match (&settings.database_url, &settings.database_url_file) {
-        (Some(_), Some(_)) => return Err(invalid("database_url", TWICE)),
-        (Some(url), None) => Some(Address::Given(url.clone())),
-        (None, Some(file)) => Some(Address::InFile(file.clone())),
-        (None, None) => None,
-    };
+    let address = settings.database_url()?;
     match (address, &settings.rules) {
         (Some(_), Some(_)) => Err(invalid("rules", "set either `rules` or `database_url`, not both")),
         (None, None) => Ok(RulesSource::BuiltIn),
         (None, Some(file)) => Ok(RulesSource::File(file.clone())),
         (Some(address), None) => {
-            let redis = secret("redis_url", &settings.redis_url, &settings.redis_url_file)?;
+            let redis = redis_url(settings)?;
             let prefix = redis_prefix(settings)?;
             let prefix = prefix.map_or_else(|| DEFAULT_REDIS_PREFIX.to_owned(), |key| key.to_string());
             let Period(poll) = values.rules_poll;
@@ -206,25 +203,14 @@ fn rules(settings: &Settings, values: &Values) -> Result<RulesSource, InvalidSet
     }
 }
 
-/// Returns a secret that is given directly or as a file.
-fn secret(
-    setting: &'static str,
-    given: &Option<Secret>,
-    file: &Option<PathBuf>,
-) -> Result<Option<Secret>, InvalidSetting> {
-    match (given, file) {
-        (Some(_), Some(_)) => Err(invalid(setting, TWICE)),
-        (given, None) => Ok(given.clone()),
-        (None, Some(file)) => match Secret::read(file) {
-            Ok(secret) => Ok(Some(secret)),
-            Err(error) => Err(invalid(setting, format!("{}: {error}", file.display()))),
-        },
-    }
+fn redis_url(settings: &Settings) -> Result<Option<Secret>, InvalidSetting> {
+    let url = settings.redis_url()?.map(|source| source.read()).transpose();
+    url.map_err(|reason| invalid("redis_url", reason))
 }
 
 /// Returns the provider, and the settings of Redis if it uses that.
 fn redis(settings: &Settings, problems: &mut InvalidConfig) -> Option<(Provider, Option<RedisConfig>)> {
-    let url = problems.take(secret("redis_url", &settings.redis_url, &settings.redis_url_file))?;
+    let url = problems.take(redis_url(settings))?;
     let default = if url.is_some() { Provider::Redis } else { Provider::Memory };
     let provider = settings.provider.unwrap_or(default);
     if provider == Provider::Memory {

@@ -50,7 +50,8 @@ pub use administration::AdminAddress;
 pub use app::App;
 pub use config::{Config, RedisConfig, Tls};
 pub use mode::Mode;
-pub use rules::{Address, DatabaseChoice, OpenError, RulesSource};
+pub use rules::{DatabaseChoice, OpenError, RulesSource};
+pub use secret::{Secret, SecretSource};
 pub use server::{Interrupted, Reload, Server};
 pub use settings::{
     AdminListen, FailurePolicy, InvalidConfig, InvalidSetting, LogDenials, LogFormat, LogLevel, Provider,

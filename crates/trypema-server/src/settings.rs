@@ -18,7 +18,7 @@ pub(crate) use self::file::SettingsFile;
 use self::forward_auth::ForwardAuthSettings;
 pub use self::invalid::{InvalidConfig, InvalidSetting, SettingOrigin};
 pub(crate) use self::table::variable;
-use crate::secret::Secret;
+use crate::secret::{Secret, SecretSource};
 
 /// The default of `redis_prefix`.
 pub(crate) const DEFAULT_REDIS_PREFIX: &str = "trypema";

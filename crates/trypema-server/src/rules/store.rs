@@ -11,13 +11,11 @@ use tokio::time::timeout;
 use trypema::rules::RuleSet;
 
 use super::cache::Cache;
-use super::database::{
-    Address, Database, DatabaseError, EditResult, InvalidStoredRules, StoredRules, Version,
-};
+use super::database::{Database, DatabaseError, EditResult, InvalidStoredRules, StoredRules, Version};
 use crate::background_worker::{BackgroundWorkers, Worker};
 use crate::clock::Started;
 use crate::metrics::{Counter, Exposition};
-use crate::secret::Secret;
+use crate::secret::{Secret, SecretSource};
 
 /// The time that an edit waits until this server has the new rules in force.
 const IN_FORCE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -26,7 +24,7 @@ const IN_FORCE_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone)]
 pub struct DatabaseChoice {
     /// The address of the database.
-    pub address: Address,
+    pub address: SecretSource,
     /// The interval at which the server polls for changes.
     pub poll: Duration,
     /// The Redis that caches the last valid rules.

@@ -1,10 +1,11 @@
 //! Makes everything from the row of a setting: the fields, the flag with its help, the variable, the key of the
-//! file, the precedence of the given values, the default, the check of the bounds, and the row of docs/server.md.
+//! file, the precedence of the given values, the default, and the check of the bounds. The table in docs/server.md
+//! is generated from the help.
 
 use std::fmt::Display;
 use std::ops::{Bound, RangeBounds};
 
-use super::{InvalidSetting, Settings};
+use super::InvalidSetting;
 
 /// Defines [`Settings`] and [`Values`](super::Values) by a table in sections, which are headings of the help.
 /// The forms of a row are:
@@ -77,6 +78,14 @@ macro_rules! settings {
                 self.forward_auth = self.forward_auth.or(others.forward_auth);
                 self
             }
+
+            $($($(
+                #[doc = concat!("Returns `", stringify!($name), "`, or `", stringify!($file), "`.")]
+                pub(crate) fn $name(&self) -> Result<Option<SecretSource>, InvalidSetting> {
+                    let source = SecretSource::of(self.$name.clone(), self.$file.clone());
+                    source.map_err(|reason| InvalidSetting::new(stringify!($name), reason))
+                }
+            )?)*)*
         }
 
         impl Values {
@@ -90,19 +99,6 @@ macro_rules! settings {
                 $($($(invalid.take(table::check(stringify!($name), &self.$name, $bounds, $value));)?)*)*
             }
         }
-
-        /// The rows, for docs/server.md.
-        fn rows() -> Vec<table::Row> {
-            [$($(
-                table::Row {
-                    name: stringify!($name),
-                    default: table::shown(&[$(&$default)? $(&$shown)?]),
-                    help: $help,
-                    bounds: None $(.or(Some(table::bounds_text::<$type>(&$bounds, $value))))?,
-                },
-                $(table::Row { name: stringify!($file), default: None, help: $file_help, bounds: None },)?
-            )*)*].into()
-        }
     };
 }
 
@@ -115,50 +111,18 @@ macro_rules! first {
 
 pub(super) use {first, settings};
 
-/// What docs/server.md says of a setting.
-pub(super) struct Row {
-    pub(super) name: &'static str,
-    pub(super) default: Option<String>,
-    pub(super) help: &'static str,
-    pub(super) bounds: Option<String>,
-}
-
-impl Settings {
-    /// Returns the table of all settings in docs/server.md.
-    pub fn documentation() -> String {
-        let command = <Self as clap::Args>::augment_args(clap::Command::new("trypema"));
-        let choices = |name: &str| {
-            let argument = command.get_arguments().find(|argument| argument.get_id() == name);
-            let values = argument.into_iter().flat_map(clap::Arg::get_possible_values);
-            let names: Vec<String> = values.map(|value| format!("`{}`", value.get_name())).collect();
-            (!names.is_empty()).then(|| names.join(", "))
-        };
-        let mut table = "| setting | default | |\n| --- | --- | --- |\n".to_owned();
-        for Row { name, default, help, bounds } in super::rows() {
-            let default = default.map_or_else(String::new, |default| format!("{default} "));
-            let notes: Vec<String> =
-                [Some(help.to_owned()), bounds, choices(name)].into_iter().flatten().collect();
-            table.push_str(&format!("| `{name}` | {default}| {} |\n", notes.join("; ")));
-        }
-        table
-    }
-}
-
 /// Returns the environment variable of a setting.
 pub(crate) fn variable(name: &str) -> String {
     format!("TRYPEMA_{}", name.to_uppercase())
 }
 
-/// Returns the text of a flag in `--help`.
+/// Returns the text of a flag in `--help`. `default` has one element, or none.
 pub(super) fn help(text: &str, default: &[&dyn Display]) -> String {
-    shown(default).map_or_else(|| text.to_owned(), |default| format!("{text} [default: {default}]"))
+    let default = default.first().map_or_else(String::new, |default| format!(" [default: {default}]"));
+    [text, &default].concat()
 }
 
-/// Returns the text of the default, if there is one.
-pub(super) fn shown(default: &[&dyn Display]) -> Option<String> {
-    default.first().map(ToString::to_string)
-}
-
+/// Refuses a value that is out of bounds. `unit` is the name of the value in the help; only `BYTES` is one.
 pub(super) fn check<T: PartialOrd + Display>(
     setting: &'static str,
     value: &T,
@@ -168,16 +132,12 @@ pub(super) fn check<T: PartialOrd + Display>(
     if bounds.contains(value) {
         return Ok(());
     }
-    Err(InvalidSetting::new(setting, format!("need {}", bounds_text(&bounds, unit))))
-}
-
-/// Describes bounds. `unit` is the name of the value in the help; only `BYTES` is one.
-pub(super) fn bounds_text<T: Display>(bounds: &impl RangeBounds<T>, unit: &str) -> String {
     let unit = if unit == "BYTES" { " bytes" } else { "" };
-    match (bounds.start_bound(), bounds.end_bound()) {
-        (Bound::Included(min), Bound::Included(max)) => format!("{min} to {max}{unit}"),
-        (Bound::Included(min), _) => format!("at least {min}{unit}"),
-        (_, Bound::Included(max)) => format!("at most {max}{unit}"),
-        _ => "any".to_owned(),
-    }
+    let reason = match (bounds.start_bound(), bounds.end_bound()) {
+        (Bound::Included(min), Bound::Included(max)) => format!("need {min} to {max}{unit}"),
+        (Bound::Included(min), _) => format!("need at least {min}{unit}"),
+        (_, Bound::Included(max)) => format!("need at most {max}{unit}"),
+        _ => "out of bounds".to_owned(),
+    };
+    Err(InvalidSetting::new(setting, reason))
 }
