@@ -5,9 +5,10 @@ use std::path::PathBuf;
 
 use tokio::net::TcpListener;
 
-use crate::config::{AdminListen, Config};
+use crate::config::Config;
 use crate::net;
 use crate::secret::Secret;
+use crate::settings::AdminListen;
 use crate::start_error::StartError;
 use crate::token_file;
 use crate::tokens::{TokenRole, Tokens};
@@ -43,9 +44,9 @@ impl Administration {
     /// is the generated one is always an error.
     pub(crate) fn open(config: &Config) -> Result<Option<Self>, StartError> {
         let (address, is_explicit) = match config.admin_listen {
-            AdminListen::Off => return Ok(None),
-            AdminListen::Default => (AdminListen::DEFAULT, false),
-            AdminListen::At(address) => (address, true),
+            Some(AdminListen::Off) => return Ok(None),
+            None => (AdminListen::DEFAULT, false),
+            Some(AdminListen::At(address)) => (address, true),
         };
         match Self::listen(config, address) {
             Ok(administration) => {

@@ -10,16 +10,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde::Serialize;
 use trypema::RateLimiter;
 use trypema::clock::Clock;
-use trypema::rules::{BacklogCounts, Engine, RuleSet};
+use trypema::rules::{Engine, RuleSet};
 
 use self::permissions::Permissions;
 use crate::background_worker::BackgroundWorkers;
 use crate::config::Config;
 use crate::denial_log::DenialLog;
-use crate::metrics::{Exposition, MetricType, Metrics, ReservationMetrics, StoreMetrics};
-use crate::provider::{self, EngineAndLimiter, LimiterDependencies, Provider};
+use crate::metrics::{Exposition, Metrics, ReservationMetrics, StoreMetrics, limiter};
+use crate::provider::{self, EngineAndLimiter, LimiterDependencies};
 use crate::rules::store::{self, RuleStore, RulesOrigin};
 use crate::rules::{LoadedRules, WatchedSource};
+use crate::settings::Provider;
 use crate::start_error::StartError;
 
 /// The rules in force, the limiter behind them, and their metrics.
@@ -107,7 +108,7 @@ impl App {
         let connected = provider::connect(config, rules, dependencies).await?;
         let EngineAndLimiter { engine, limiter, provider, is_connected } = connected;
         let (is_draining, refused_rules) = (AtomicBool::new(false), Mutex::new(refused));
-        let denial_log = DenialLog::new(config.log_denials);
+        let denial_log = DenialLog::new(config.values.log_denials);
         let app = Self {
             engine,
             limiter,
@@ -164,7 +165,7 @@ impl App {
     }
 
     pub(crate) fn rules_refused(&self, why: &dyn Display) {
-        self.metrics.refused_reloads.add_one();
+        self.metrics.reloads.error.add_one();
         *self.refused_rules() = Some(why.to_string());
     }
 
@@ -232,75 +233,16 @@ impl App {
         let mut text = Exposition::default();
         self.metrics.write(&mut text);
         self.reservations.write(&mut text, &self.engine.rules());
-        write_backlog(&self.engine.backlog(), &mut text);
-        text.family("trypema_rules", MetricType::Gauge, "Rules in force.");
-        text.sample(&[], self.engine.rules().len());
+        limiter::write(&mut text, &self.limiter, &self.engine);
         store::write(self.rule_store().map(|rule_store| &**rule_store), &mut text);
-        text.family("trypema_live_keys", MetricType::Gauge, "Keys held in the memory of this process.");
-        text.sample(&[], self.limiter.local().len());
-        let redis = self.limiter.redis().stats();
-        text.family(
-            "trypema_breaker_open",
-            MetricType::Gauge,
-            "Redis servers whose circuit breaker is open.",
-        );
-        text.sample(&[], redis.open_breakers);
-        text.family(
-            "trypema_breaker_openings_total",
-            MetricType::Counter,
-            "Times that a circuit breaker has opened.",
-        );
-        text.sample(&[], redis.breaker_openings);
-        text.family(
-            "trypema_missing_permissions",
-            MetricType::Gauge,
-            "Permissions that the Redis user lacks, by the last probe.",
-        );
-        text.sample(&[], self.missing_permissions().len());
-        let hybrid = self.limiter.hybrid().stats();
-        text.family("trypema_units_held", MetricType::Gauge, "Leased units that are not spent yet.");
-        text.sample(&[], hybrid.held_units);
-        text.family("trypema_leases_asked_total", MetricType::Counter, "Lease requests sent to Redis.");
-        text.sample(&[], hybrid.leases_asked);
-        if let Some(instances) = hybrid.instances {
-            text.family("trypema_instances", MetricType::Gauge, "Live instances that share the limits.");
-            text.sample(&[], instances);
-        }
+        let help = "Permissions that the Redis user lacks, by the last probe.";
+        text.gauge("trypema_missing_permissions", help, self.missing_permissions().len());
         text.into_text()
     }
 
     fn refused_rules(&self) -> MutexGuard<'_, Option<String>> {
         self.refused_rules.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Writes the numbers of counters at which the engine has or had something to do in Redis later.
-fn write_backlog(counts: &BacklogCounts, text: &mut Exposition) {
-    text.family(
-        "trypema_undo_pending",
-        MetricType::Gauge,
-        "Counters at which a reservation is to be undone, because its answer was lost.",
-    );
-    text.sample(&[], counts.to_undo);
-    text.family(
-        "trypema_undo_total",
-        MetricType::Counter,
-        "Counters at which a reservation whose answer was lost was undone, or given up, so that it stays counted.",
-    );
-    text.sample(&[("result", "undone")], counts.undone);
-    text.sample(&[("result", "given_up")], counts.given_up);
-    text.family(
-        "trypema_kept_reservations",
-        MetricType::Gauge,
-        "Counters at which this server keeps a reservation that it made while Redis was unreachable.",
-    );
-    text.sample(&[], counts.kept);
-    text.family(
-        "trypema_moved_reservations_total",
-        MetricType::Counter,
-        "Counters at which such a reservation was brought to Redis.",
-    );
-    text.sample(&[], counts.moved);
 }
 
 /// Warns if more rules can apply to one attribute set than the engine accepts for a request, before such a request fails.

@@ -1,21 +1,20 @@
 //! The validated configuration, with defaults applied.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use trypema::http::TrustedProxies;
-use trypema::redis::{OnFailure, RedisKey};
+use trypema::redis::RedisKey;
 use trypema::rules::Period;
 
 use crate::allowed_origins::AllowedOrigins;
 use crate::forward_auth::Profiles;
-use crate::rules::{Address, CacheChoice, DatabaseChoice, RulesSource};
-use crate::secret::Secret;
+use crate::rules::{CacheChoice, DatabaseChoice, RulesSource};
+use crate::secret::{Secret, SecretSource};
 use crate::settings::{
-    AdminListenSetting, InvalidConfig, InvalidSetting, LogDenials, ProviderSetting, Settings,
-    StoreFailureSetting,
+    AdminListen, DEFAULT_BUFFERED_BYTES, DEFAULT_REDIS_PREFIX, InvalidConfig, InvalidSetting,
+    LOOPBACK_NETWORKS, MAX_BYTES, Provider, Settings, Values,
 };
 use crate::spans::Collector;
 use crate::token_file::RuntimeDirectory;
@@ -24,10 +23,10 @@ use crate::tokens::{TokenRole, Tokens};
 /// The configuration of the server.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The address of the check listener.
-    pub listen: SocketAddr,
-    /// The address of the administration listener.
-    pub admin_listen: AdminListen,
+    /// The settings that need no more than a default and bounds.
+    pub values: Values,
+    /// The address of the administration listener; `None` for [`AdminListen::DEFAULT`].
+    pub admin_listen: Option<AdminListen>,
     /// The directory that stores a generated token. `None` until the caller sets it, because it comes from
     /// the environment and not from a setting.
     pub runtime_directory: Option<RuntimeDirectory>,
@@ -44,35 +43,13 @@ pub struct Config {
     /// The forward-auth profiles.
     pub(crate) profiles: Profiles,
     /// The provider of counters.
-    pub provider: ProviderChoice,
-    /// The maximum number of keys in memory, per strategy.
-    pub max_keys: usize,
-    /// Bounds on connections and requests.
-    pub limits: Limits,
-    /// The time after SIGTERM in which the server still accepts connections.
-    pub shutdown_delay: Duration,
-    /// The time after `shutdown_delay` in which requests in flight may finish.
-    pub shutdown_deadline: Duration,
-    /// The denied requests that are logged at level `info`.
-    pub log_denials: LogDenials,
+    pub provider: Provider,
+    /// The settings of Redis, if the provider uses it.
+    pub redis: Option<RedisConfig>,
+    /// The memory budget for bodies and unread responses of all connections, in bytes.
+    pub buffered_bytes: usize,
     /// The OpenTelemetry collector.
     pub(crate) collector: Option<Collector>,
-}
-
-/// The address of the administration listener.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AdminListen {
-    /// [`AdminListen::DEFAULT`]. If it cannot be bound, the server starts without administration.
-    Default,
-    /// This address. If it cannot be bound, the server does not start.
-    At(SocketAddr),
-    /// No administration.
-    Off,
-}
-
-impl AdminListen {
-    /// The default address.
-    pub const DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8081);
 }
 
 /// The TLS files.
@@ -83,88 +60,19 @@ pub struct Tls {
     pub key: PathBuf,
 }
 
-/// The provider of counters.
-#[derive(Debug, Clone)]
-pub enum ProviderChoice {
-    /// Counters in this process.
-    Memory,
-    /// Counters in Redis.
-    Redis(RedisChoice),
-    /// Units leased from Redis; the duration is `sync_interval`.
-    Hybrid(RedisChoice, Duration),
-}
-
-impl ProviderChoice {
-    /// Returns the settings of Redis, if the provider uses it.
-    pub(crate) fn redis(&self) -> Option<&RedisChoice> {
-        match self {
-            Self::Memory => None,
-            Self::Redis(redis) | Self::Hybrid(redis, _) => Some(redis),
-        }
-    }
-}
-
 /// The settings of Redis.
 #[derive(Debug, Clone)]
 #[allow(missing_docs, reason = "the names say it")]
-pub struct RedisChoice {
+pub struct RedisConfig {
     pub url: Secret,
     pub prefix: Option<RedisKey>,
-    pub deadline: Duration,
-    pub on_failure: OnFailure,
+    pub instances: NonZeroU32,
 }
-
-impl RedisChoice {
-    /// Returns the value of `on_store_failure`, for logs.
-    pub(crate) fn failure_policy(&self) -> &'static str {
-        match self.on_failure {
-            OnFailure::Allow => "allow",
-            OnFailure::Deny => "deny",
-            OnFailure::Local { .. } => "local",
-            _ => "error",
-        }
-    }
-}
-
-/// Bounds on connections and requests.
-#[derive(Debug, Clone)]
-#[allow(missing_docs, reason = "the names say it")]
-pub struct Limits {
-    pub connections: usize,
-    pub connections_per_peer: usize,
-    pub buffered_bytes: usize,
-    pub header_bytes: usize,
-    pub body_bytes: usize,
-    pub batch: usize,
-    pub header_timeout: Duration,
-    pub request_timeout: Duration,
-    pub idle_timeout: Duration,
-}
-
-/// The smallest buffer size that hyper accepts.
-const MIN_HEADER_BYTES: usize = 8 * 1024;
-/// An upper bound on the configurable head and body sizes.
-const MAX_BYTES: usize = 64 * 1024 * 1024;
 
 /// The maximum size of a whole rule set, in bytes. It is also the maximum size of a rules file.
 pub(crate) const MAX_RULESET_BYTES: usize = 16 * 1024 * 1024;
-/// The default memory budget for bodies and unread responses of all connections: four rule sets of the
-/// largest size, or thousands of batches.
-const DEFAULT_BUFFERED_BYTES: usize = 64 * 1024 * 1024;
-
-/// The error of a secret that is given both directly and as a file.
-const TWICE: &str = "set either the value or its _file variant, not both";
-
-/// The longest accepted duration. Nobody needs more, and adding more to the current time could overflow.
-const MAX_TIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-
 /// The shortest poll interval: more frequent polls would load the database.
 const MIN_POLL: Duration = Duration::from_millis(100);
-
-/// An upper bound on the configurable number of connections.
-const MAX_CONNECTIONS: usize = 1_000_000;
-/// An upper bound on the configurable batch size.
-const MAX_BATCH: usize = 10_000;
 
 impl Config {
     /// Validates settings and applies defaults.
@@ -174,28 +82,25 @@ impl Config {
     /// All settings that are invalid.
     pub fn new(settings: Settings) -> Result<Self, InvalidConfig> {
         let mut invalid = InvalidConfig::default();
-        check_times(&settings, &mut invalid);
+        let values = Values::of(&settings);
+        values.check(&mut invalid);
         let tls = invalid.take(tls(&settings));
         let tokens = tokens(&settings, &mut invalid);
-        let allowed_origins = AllowedOrigins::new(&settings.allowed_origins);
+        let allowed_origins = AllowedOrigins::new(settings.allowed_origins.as_deref().unwrap_or_default());
         let allowed_origins =
             invalid.take(allowed_origins.map_err(|reason| InvalidSetting::new("allowed_origins", reason)));
-        let rules = invalid.take(rules(&settings));
-        let trusted_proxies = invalid.take(trusted_proxies(&settings.trusted_proxies));
+        let rules = invalid.take(rules(&settings, &values));
+        let trusted_proxies = invalid.take(trusted_proxies(settings.trusted_proxies.as_deref()));
         let profiles = settings.forward_auth.as_ref().map(Profiles::new).transpose();
         let profiles = invalid.take_all(profiles).map(Option::unwrap_or_default);
-        let max_keys = invalid.take(at_least_one("max_keys", settings.max_keys.unwrap_or(1_000_000)));
-        let limits = Limits::new(&settings, &mut invalid);
+        let buffered_bytes = invalid.take(buffered_bytes(&settings, &values));
         let collector = invalid.take(collector(settings.otlp_endpoint.as_deref()));
-        let provider = provider(&settings, &mut invalid);
+        let redis = redis(&settings, &mut invalid);
         let config = || {
+            let (provider, redis) = redis?;
             Some(Self {
-                listen: settings.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8080))),
-                admin_listen: match settings.admin_listen {
-                    None => AdminListen::Default,
-                    Some(AdminListenSetting::At(address)) => AdminListen::At(address),
-                    Some(AdminListenSetting::Off) => AdminListen::Off,
-                },
+                values,
+                admin_listen: settings.admin_listen,
                 runtime_directory: None,
                 tls: tls?,
                 tokens,
@@ -203,48 +108,13 @@ impl Config {
                 rules: rules?,
                 trusted_proxies: trusted_proxies?,
                 profiles: profiles?,
-                max_keys: max_keys?,
-                limits: limits?,
-                shutdown_delay: time(settings.shutdown_delay, 0),
-                shutdown_deadline: time(settings.shutdown_deadline, 10_000),
-                log_denials: settings.log_denials.unwrap_or_default(),
+                provider,
+                redis,
+                buffered_bytes: buffered_bytes?,
                 collector: collector?,
-                provider: provider?,
             })
         };
         config().filter(|_| invalid.is_empty()).ok_or(invalid)
-    }
-}
-
-impl Limits {
-    fn new(settings: &Settings, invalid: &mut InvalidConfig) -> Option<Self> {
-        let header_bytes = settings.max_header_bytes.unwrap_or(32 * 1024);
-        let body_bytes = settings.max_body_bytes.unwrap_or(1024 * 1024);
-        if !(MIN_HEADER_BYTES..=MAX_BYTES).contains(&header_bytes) {
-            let reason = format!("need {MIN_HEADER_BYTES} to {MAX_BYTES} bytes");
-            invalid.add(InvalidSetting::new("max_header_bytes", reason));
-        }
-        if !(1..=MAX_BYTES).contains(&body_bytes) {
-            invalid.add(InvalidSetting::new("max_body_bytes", format!("need 1 to {MAX_BYTES} bytes")));
-        }
-        let max_connections = settings.max_connections.unwrap_or(10_000);
-        let connections = invalid.take(within("max_connections", max_connections, MAX_CONNECTIONS));
-        let per_peer = settings.max_connections_per_peer.unwrap_or(1_000);
-        let per_peer = invalid.take(within("max_connections_per_peer", per_peer, MAX_CONNECTIONS));
-        let buffered_bytes = buffered_bytes(settings.max_buffered_bytes, body_bytes.min(MAX_BYTES));
-        let buffered_bytes = invalid.take(buffered_bytes);
-        let batch = invalid.take(within("max_batch", settings.max_batch.unwrap_or(1_000), MAX_BATCH));
-        Some(Self {
-            connections: connections?,
-            connections_per_peer: per_peer?,
-            buffered_bytes: buffered_bytes?,
-            header_bytes,
-            body_bytes,
-            batch: batch?,
-            header_timeout: time(settings.header_timeout, 10_000),
-            request_timeout: time(settings.request_timeout, 10_000),
-            idle_timeout: time(settings.idle_timeout, 75_000),
-        })
     }
 }
 
@@ -252,40 +122,11 @@ fn invalid(setting: &'static str, reason: impl Into<String>) -> InvalidSetting {
     InvalidSetting::new(setting, reason)
 }
 
-/// Validates every duration, whether it is used or not.
-fn check_times(settings: &Settings, problems: &mut InvalidConfig) {
-    let times = [
-        ("rules_poll", settings.rules_poll),
-        ("redis_deadline", settings.redis_deadline),
-        ("sync_interval", settings.sync_interval),
-        ("header_timeout", settings.header_timeout),
-        ("request_timeout", settings.request_timeout),
-        ("idle_timeout", settings.idle_timeout),
-        ("shutdown_delay", settings.shutdown_delay),
-        ("shutdown_deadline", settings.shutdown_deadline),
-    ];
-    for (setting, _) in times.iter().filter(|(_, time)| time.is_some_and(|time| time.0 > MAX_TIME)) {
-        problems.add(invalid(setting, format!("need at most {}", Period(MAX_TIME))));
-    }
-}
-
-fn time(period: Option<Period>, default_ms: u64) -> Duration {
-    period.map_or(Duration::from_millis(default_ms), |period| period.0)
-}
-
-fn within(setting: &'static str, number: usize, max: usize) -> Result<usize, InvalidSetting> {
-    if (1..=max).contains(&number) { Ok(number) } else { Err(invalid(setting, format!("need 1 to {max}"))) }
-}
-
-fn at_least_one(setting: &'static str, number: usize) -> Result<usize, InvalidSetting> {
-    if number == 0 { Err(invalid(setting, "need at least 1")) } else { Ok(number) }
-}
-
 /// Returns the memory budget. The largest body must fit into half of it; otherwise such a body could be
 /// refused forever.
-fn buffered_bytes(setting: Option<usize>, body_bytes: usize) -> Result<usize, InvalidSetting> {
-    let min = 2 * MAX_RULESET_BYTES.max(body_bytes);
-    let bytes = setting.unwrap_or_else(|| DEFAULT_BUFFERED_BYTES.max(min));
+fn buffered_bytes(settings: &Settings, values: &Values) -> Result<usize, InvalidSetting> {
+    let min = 2 * MAX_RULESET_BYTES.max(values.max_body_bytes.min(MAX_BYTES));
+    let bytes = settings.max_buffered_bytes.unwrap_or_else(|| DEFAULT_BUFFERED_BYTES.max(min));
     if bytes < min {
         return Err(invalid(
             "max_buffered_bytes",
@@ -295,9 +136,9 @@ fn buffered_bytes(setting: Option<usize>, body_bytes: usize) -> Result<usize, In
     Ok(bytes)
 }
 
-fn trusted_proxies(texts: &[String]) -> Result<TrustedProxies, InvalidSetting> {
-    let loopback = ["127.0.0.0/8".to_owned(), "::1".to_owned()];
-    let texts = if texts.is_empty() { &loopback[..] } else { texts };
+fn trusted_proxies(given: Option<&[String]>) -> Result<TrustedProxies, InvalidSetting> {
+    let loopback = || LOOPBACK_NETWORKS.split(',').map(str::to_owned).collect();
+    let texts = given.filter(|given| !given.is_empty()).map_or_else(loopback, <[String]>::to_vec);
     let parse = |text: &String| {
         text.trim().parse().map_err(|error| invalid("trusted_proxies", format!("`{text}`: {error}")))
     };
@@ -321,34 +162,35 @@ fn tls(settings: &Settings) -> Result<Option<Tls>, InvalidSetting> {
 fn tokens(settings: &Settings, problems: &mut InvalidConfig) -> Tokens {
     let mut tokens = Tokens::default();
     let given = [
-        ("admin_token", TokenRole::Admin, &settings.admin_token, &settings.admin_token_file),
-        ("reader_token", TokenRole::Reader, &settings.reader_token, &settings.reader_token_file),
-        ("caller_token", TokenRole::Caller, &settings.caller_token, &settings.caller_token_file),
+        ("admin_token", TokenRole::Admin, settings.admin_token()),
+        ("reader_token", TokenRole::Reader, settings.reader_token()),
+        ("caller_token", TokenRole::Caller, settings.caller_token()),
     ];
-    for (setting, role, given, file) in given {
-        if let Some(text) = problems.take(secret(setting, given, file)).flatten() {
-            let added = if given.is_some() { tokens.add(&text, role) } else { tokens.add_lines(&text, role) };
-            problems.take(added.map_err(|error| invalid(setting, error.to_string())));
-        }
+    for (setting, role, source) in given {
+        let Some(source) = problems.take(source).flatten() else { continue };
+        let Some(text) = problems.take(source.read().map_err(|reason| invalid(setting, reason))) else {
+            continue;
+        };
+        let added = match source {
+            SecretSource::Given(_) => tokens.add(&text, role),
+            SecretSource::InFile(_) => tokens.add_lines(&text, role),
+        };
+        problems.take(added.map_err(|error| invalid(setting, error.to_string())));
     }
     tokens
 }
 
-fn rules(settings: &Settings) -> Result<RulesSource, InvalidSetting> {
-    let address = match (&settings.database_url, &settings.database_url_file) {
-        (Some(_), Some(_)) => return Err(invalid("database_url", TWICE)),
-        (Some(url), None) => Some(Address::Given(url.clone())),
-        (None, Some(file)) => Some(Address::InFile(file.clone())),
-        (None, None) => None,
-    };
+fn rules(settings: &Settings, values: &Values) -> Result<RulesSource, InvalidSetting> {
+    let address = settings.database_url()?;
     match (address, &settings.rules) {
         (Some(_), Some(_)) => Err(invalid("rules", "set either `rules` or `database_url`, not both")),
         (None, None) => Ok(RulesSource::BuiltIn),
         (None, Some(file)) => Ok(RulesSource::File(file.clone())),
         (Some(address), None) => {
-            let redis = secret("redis_url", &settings.redis_url, &settings.redis_url_file)?;
-            let prefix = redis_prefix(settings)?.map_or_else(|| "trypema".to_owned(), |key| key.to_string());
-            let poll = time(settings.rules_poll, 30_000);
+            let redis = redis_url(settings)?;
+            let prefix = redis_prefix(settings)?;
+            let prefix = prefix.map_or_else(|| DEFAULT_REDIS_PREFIX.to_owned(), |key| key.to_string());
+            let Period(poll) = values.rules_poll;
             if poll < MIN_POLL {
                 return Err(invalid("rules_poll", format!("need at least {}", Period(MIN_POLL))));
             }
@@ -361,39 +203,25 @@ fn rules(settings: &Settings) -> Result<RulesSource, InvalidSetting> {
     }
 }
 
-/// Returns a secret that is given directly or as a file.
-fn secret(
-    setting: &'static str,
-    given: &Option<Secret>,
-    file: &Option<PathBuf>,
-) -> Result<Option<Secret>, InvalidSetting> {
-    match (given, file) {
-        (Some(_), Some(_)) => Err(invalid(setting, TWICE)),
-        (given, None) => Ok(given.clone()),
-        (None, Some(file)) => match Secret::read(file) {
-            Ok(secret) => Ok(Some(secret)),
-            Err(error) => Err(invalid(setting, format!("{}: {error}", file.display()))),
-        },
-    }
+fn redis_url(settings: &Settings) -> Result<Option<Secret>, InvalidSetting> {
+    let url = settings.redis_url()?.map(|source| source.read()).transpose();
+    url.map_err(|reason| invalid("redis_url", reason))
 }
 
-fn provider(settings: &Settings, problems: &mut InvalidConfig) -> Option<ProviderChoice> {
-    let url = problems.take(secret("redis_url", &settings.redis_url, &settings.redis_url_file))?;
-    let default = if url.is_some() { ProviderSetting::Redis } else { ProviderSetting::Memory };
+/// Returns the provider, and the settings of Redis if it uses that.
+fn redis(settings: &Settings, problems: &mut InvalidConfig) -> Option<(Provider, Option<RedisConfig>)> {
+    let url = problems.take(redis_url(settings))?;
+    let default = if url.is_some() { Provider::Redis } else { Provider::Memory };
     let provider = settings.provider.unwrap_or(default);
-    if provider == ProviderSetting::Memory {
-        return Some(ProviderChoice::Memory);
+    if provider == Provider::Memory {
+        return Some((provider, None));
     }
     let missing = || invalid("redis_url", "is required by the providers redis and hybrid");
     let url = problems.take(url.ok_or_else(missing));
     let prefix = problems.take(redis_prefix(settings));
-    let on_failure = problems.take(on_failure(settings.on_store_failure, settings.instances));
-    let deadline = time(settings.redis_deadline, 50);
-    let redis = RedisChoice { url: url?, prefix: prefix?, deadline, on_failure: on_failure? };
-    Some(match provider {
-        ProviderSetting::Hybrid => ProviderChoice::Hybrid(redis, time(settings.sync_interval, 1_000)),
-        ProviderSetting::Redis | ProviderSetting::Memory => ProviderChoice::Redis(redis),
-    })
+    let instances = NonZeroU32::new(settings.instances.unwrap_or(1));
+    let instances = problems.take(instances.ok_or_else(|| invalid("instances", "need at least 1")));
+    Some((provider, Some(RedisConfig { url: url?, prefix: prefix?, instances: instances? })))
 }
 
 /// Returns the prefix of all key names in Redis, if one is set. It may be any non-empty text.
@@ -402,18 +230,4 @@ fn redis_prefix(settings: &Settings) -> Result<Option<RedisKey>, InvalidSetting>
         Some("") => Err(invalid("redis_prefix", "must not be empty; omit it for the default `trypema`")),
         prefix => Ok(prefix.map(RedisKey::encode)),
     }
-}
-
-fn on_failure(
-    setting: Option<StoreFailureSetting>,
-    instances: Option<u32>,
-) -> Result<OnFailure, InvalidSetting> {
-    let instances = NonZeroU32::new(instances.unwrap_or(1));
-    let instances = instances.ok_or_else(|| invalid("instances", "need at least 1"))?;
-    Ok(match setting.unwrap_or(StoreFailureSetting::Error) {
-        StoreFailureSetting::Error => OnFailure::Fail,
-        StoreFailureSetting::Allow => OnFailure::Allow,
-        StoreFailureSetting::Deny => OnFailure::Deny,
-        StoreFailureSetting::Local => OnFailure::Local { instances },
-    })
 }

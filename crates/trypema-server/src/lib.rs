@@ -51,11 +51,15 @@ mod tokens;
 
 pub use administration::AdminAddress;
 pub use app::App;
-pub use config::{AdminListen, Config, Limits, ProviderChoice, Tls};
+pub use config::{Config, RedisConfig, Tls};
 pub use mode::Mode;
-pub use rules::{Address, DatabaseChoice, OpenError, RulesSource};
+pub use rules::{DatabaseChoice, OpenError, RulesSource};
+pub use secret::{Secret, SecretSource};
 pub use server::{Interrupted, Reload, Server};
-pub use settings::{AdminListenSetting, InvalidConfig, InvalidSetting, LogDenials, SettingOrigin, Settings};
+pub use settings::{
+    AdminListen, FailurePolicy, InvalidConfig, InvalidSetting, LogDenials, LogFormat, LogLevel, Provider,
+    SettingOrigin, Settings, Values,
+};
 pub use start_error::StartError;
 pub use token_file::{RuntimeDirectory, TokenFileError};
 pub use tokens::Tokens;

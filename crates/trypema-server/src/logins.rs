@@ -65,7 +65,7 @@ impl LoginGuard {
         let blocked_for = abuse.usage(peer.as_str(), &self.limit).block_ends_after();
         let decision = abuse.take(peer.as_str(), &self.limit, 1);
         let is_blocked = !blocked_for.is_zero();
-        if is_blocked { &self.metrics.blocked } else { &self.metrics.failed }.add_one();
+        if is_blocked { &self.metrics.blocked } else { &self.metrics.wrong_token }.add_one();
         if decision.is_allowed() {
             tracing::warn!(%peer, "{}: login failed: wrong token", self.component);
             return None;
@@ -136,7 +136,7 @@ mod tests {
             (waits[8], waits[9], waits[48], waits[49]),
             (None, Some(MINUTE), Some(MINUTE), Some(HOUR))
         );
-        assert_eq!((guard.metrics.failed.get(), guard.metrics.blocked.get()), (10, 40));
+        assert_eq!((guard.metrics.wrong_token.get(), guard.metrics.blocked.get()), (10, 40));
     }
 
     #[test]

@@ -2,8 +2,10 @@
 
 mod connections;
 mod exposition;
+mod family;
 mod histogram;
 mod http;
+pub(crate) mod limiter;
 mod logins;
 mod process;
 mod reservations;
@@ -17,10 +19,11 @@ use trypema::rules::RuleSet;
 
 pub(crate) use connections::ConnectionMetrics;
 pub(crate) use exposition::{CONTENT_TYPE, Exposition, MetricType};
+pub(crate) use family::{Families, Metric, metrics};
 pub(crate) use http::{HttpMetrics, RouteLabel};
 pub(crate) use logins::LoginMetrics;
 pub(crate) use reservations::ReservationMetrics;
-pub(crate) use rules::{Comparisons, RuleMetrics};
+pub(crate) use rules::RuleMetrics;
 pub(crate) use store::StoreMetrics;
 
 use crate::clock;
@@ -57,11 +60,24 @@ pub(crate) struct Metrics {
     pub(crate) http: HttpMetrics,
     pub(crate) connections: Arc<ConnectionMetrics>,
     pub(crate) logins: Arc<LoginMetrics>,
-    pub(crate) reloads: Counter,
-    pub(crate) refused_reloads: Counter,
-    pub(crate) dropped_spans: Arc<Counter>,
-    loaded_at_s: AtomicU64,
+    pub(crate) reloads: ReloadMetrics,
+    pub(crate) spans: SpanMetrics,
     started_at_s: u64,
+}
+
+metrics! {
+    /// Reloads of rules.
+    ReloadMetrics {
+        "trypema_rules_reloads_total", "Reloads of rules, by result.", by "result" { ok: Counter, error: Counter }
+        "trypema_rules_loaded_timestamp_seconds", "Unix time at which the rules in force were loaded." {
+            loaded_at_s: AtomicU64
+        }
+    }
+
+    /// Spans of traces.
+    SpanMetrics {
+        "trypema_spans_dropped_total", "Spans that could not be sent to the collector." { dropped: Arc<Counter> }
+    }
 }
 
 impl Metrics {
@@ -73,40 +89,25 @@ impl Metrics {
             http: HttpMetrics::default(),
             connections: Arc::default(),
             logins: Arc::default(),
-            reloads: Counter::default(),
-            refused_reloads: Counter::default(),
-            dropped_spans: Arc::default(),
-            loaded_at_s: AtomicU64::new(now_s),
+            reloads: ReloadMetrics { loaded_at_s: now_s.into(), ..ReloadMetrics::default() },
+            spans: SpanMetrics::default(),
             started_at_s: now_s,
         }
     }
 
     pub(crate) fn rules_loaded(&self) {
-        self.reloads.add_one();
-        self.loaded_at_s.store(clock::since_epoch().as_secs(), Ordering::Relaxed);
+        self.reloads.ok.add_one();
+        self.reloads.loaded_at_s.store(clock::since_epoch().as_secs(), Ordering::Relaxed);
     }
 
     pub(crate) fn write(&self, text: &mut Exposition) {
         self.rules.write(text);
-        self.store.write(text);
-        text.family("trypema_rules_reloads_total", MetricType::Counter, "Reloads of rules, by result.");
-        text.sample(&[("result", "ok")], self.reloads.get());
-        text.sample(&[("result", "error")], self.refused_reloads.get());
-        text.family(
-            "trypema_rules_loaded_timestamp_seconds",
-            MetricType::Gauge,
-            "Unix time at which the rules in force were loaded.",
-        );
-        text.sample(&[], self.loaded_at_s.load(Ordering::Relaxed));
+        self.store.calls.write(text);
+        self.reloads.write(text);
         self.http.write(text);
         self.connections.write(text);
         self.logins.write(text);
-        text.family(
-            "trypema_spans_dropped_total",
-            MetricType::Counter,
-            "Spans that could not be sent to the collector.",
-        );
-        text.sample(&[], self.dropped_spans.get());
+        self.spans.write(text);
         process::write(text, self.started_at_s);
     }
 }

@@ -15,7 +15,7 @@ pub(crate) async fn watch(app: Arc<App>) {
     let mut seen = 0;
     loop {
         tokio::time::sleep(INTERVAL).await;
-        let refused = app.metrics.store.not_permitted.get();
+        let refused = app.metrics.store.calls.not_permitted.get();
         let is_known = app.has_probed_permissions() && app.missing_permissions().is_empty();
         if is_known && refused == seen && !app.is_cache_failing() {
             continue;

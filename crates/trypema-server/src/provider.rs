@@ -6,32 +6,15 @@ use std::time::Duration;
 
 use trypema::clock::Clock;
 use trypema::observer::Observer;
-use trypema::redis::{RedisConnection, RedisFailureKind};
+use trypema::redis::{OnFailure, RedisConnection, RedisFailureKind};
 use trypema::rules::{Engine, RuleSet};
 use trypema::{RateLimiter, RateLimiterBuilder, TrypemaError};
 
-use crate::config::{Config, ProviderChoice, RedisChoice};
+use crate::config::{Config, RedisConfig};
+use crate::settings::{FailurePolicy, Provider, Values};
 
 /// The time that the first connection to Redis may take. After it, the server starts without Redis.
 const FIRST_CONNECTION: Duration = Duration::from_secs(2);
-
-/// The provider that decides, for metrics and messages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Provider {
-    Memory,
-    Redis,
-    Hybrid,
-}
-
-impl Provider {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Memory => "memory",
-            Self::Redis => "redis",
-            Self::Hybrid => "hybrid",
-        }
-    }
-}
 
 /// The engine that decides, and the limiter behind it.
 pub(crate) struct EngineAndLimiter {
@@ -61,17 +44,16 @@ pub(crate) async fn connect(
     rules: RuleSet,
     dependencies: LimiterDependencies,
 ) -> Result<EngineAndLimiter, TrypemaError> {
-    let mut builder = RateLimiter::builder().max_keys(config.max_keys);
+    let (values, provider) = (&config.values, config.provider);
+    let mut builder = RateLimiter::builder().max_keys(values.max_keys);
     if let Some(clock) = dependencies.clock {
         builder = builder.clock(clock);
     }
-    let (builder, provider) = match &config.provider {
-        ProviderChoice::Memory => (builder, Provider::Memory),
-        ProviderChoice::Redis(_) => (builder, Provider::Redis),
-        ProviderChoice::Hybrid(_, interval) => (builder.sync_interval(*interval), Provider::Hybrid),
-    };
-    let (builder, is_connected) = match config.provider.redis() {
-        Some(redis) => with_redis(builder.observer(dependencies.observer), redis).await?,
+    if provider == Provider::Hybrid {
+        builder = builder.sync_interval(values.sync_interval.0);
+    }
+    let (builder, is_connected) = match &config.redis {
+        Some(redis) => with_redis(builder.observer(dependencies.observer), redis, values).await?,
         None => (builder, false),
     };
     let limiter = Arc::new(builder.build()?);
@@ -89,23 +71,34 @@ pub(crate) async fn connect(
 /// Returns the builder with a connection, and whether Redis has answered.
 async fn with_redis(
     builder: RateLimiterBuilder,
-    redis: &RedisChoice,
+    redis: &RedisConfig,
+    values: &Values,
 ) -> Result<(RateLimiterBuilder, bool), TrypemaError> {
-    let url = redis.url.reveal();
+    let (url, policy) = (redis.url.reveal(), values.on_store_failure);
     let (connection, is_connected) =
         match tokio::time::timeout(FIRST_CONNECTION, RedisConnection::connect(url)).await {
             Ok(Ok(connection)) => (connection, true),
             Ok(Err(error)) if is_final(&error) => return Err(error),
             Ok(Err(error)) => {
-                warn_of_unreachable(&error, redis);
+                warn_of_unreachable(&error, policy);
                 (RedisConnection::lazy(url)?, false)
             }
             Err(_) => {
-                warn_of_unreachable(&format_args!("no reply within {} s", FIRST_CONNECTION.as_secs()), redis);
+                warn_of_unreachable(
+                    &format_args!("no reply within {} s", FIRST_CONNECTION.as_secs()),
+                    policy,
+                );
                 (RedisConnection::lazy(url)?, false)
             }
         };
-    let builder = builder.redis(connection).redis_deadline(redis.deadline).on_redis_failure(redis.on_failure);
+    let on_failure = match policy {
+        FailurePolicy::Error => OnFailure::Fail,
+        FailurePolicy::Allow => OnFailure::Allow,
+        FailurePolicy::Deny => OnFailure::Deny,
+        FailurePolicy::Local => OnFailure::Local { instances: redis.instances },
+    };
+    let builder =
+        builder.redis(connection).redis_deadline(values.redis_deadline.0).on_redis_failure(on_failure);
     let builder = match redis.prefix.clone() {
         Some(prefix) => builder.redis_prefix(prefix),
         None => builder,
@@ -113,8 +106,7 @@ async fn with_redis(
     Ok((builder, is_connected))
 }
 
-fn warn_of_unreachable(error: &dyn Display, redis: &RedisChoice) {
-    let policy = redis.failure_policy();
+fn warn_of_unreachable(error: &dyn Display, policy: FailurePolicy) {
     tracing::warn!(
         "store: Redis is unreachable ({error}); starting anyway, applying on_store_failure={policy}, or the \
          rule's own, until it recovers"

@@ -13,7 +13,6 @@ use thiserror::Error;
 use trypema::rules::{InvalidRules, RuleSet, RulesFile};
 
 pub(crate) use cache::CACHE_COMMANDS;
-pub use database::Address;
 pub(crate) use store::CacheChoice;
 pub use store::{DatabaseChoice, OpenError};
 

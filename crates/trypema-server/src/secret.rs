@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use subtle::ConstantTimeEq;
@@ -11,6 +11,34 @@ use subtle::ConstantTimeEq;
 #[derive(Clone, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);
+
+/// A setting that is given as a secret, or as a file that holds it.
+#[derive(Debug, Clone)]
+pub enum SecretSource {
+    /// This secret.
+    Given(Secret),
+    /// The secret in this file.
+    InFile(PathBuf),
+}
+
+impl SecretSource {
+    /// Returns the source, if there is one. Refuses two.
+    pub(crate) fn of(given: Option<Secret>, file: Option<PathBuf>) -> Result<Option<Self>, &'static str> {
+        match (given, file) {
+            (Some(_), Some(_)) => Err("set either the value or its _file variant, not both"),
+            (Some(given), None) => Ok(Some(Self::Given(given))),
+            (None, file) => Ok(file.map(Self::InFile)),
+        }
+    }
+
+    /// Returns the secret. The error names the file.
+    pub(crate) fn read(&self) -> Result<Secret, String> {
+        match self {
+            Self::Given(secret) => Ok(secret.clone()),
+            Self::InFile(file) => Secret::read(file).map_err(|error| format!("{}: {error}", file.display())),
+        }
+    }
+}
 
 impl Secret {
     /// Reads a secret from a file, without trailing line ends.

@@ -80,8 +80,8 @@ impl Server {
     pub async fn start(config: Config, clock: Option<Arc<dyn Clock>>) -> Result<Self, StartError> {
         let certificates = config.tls.clone().map(Certificates::load).transpose()?.map(Arc::new);
         let app = Arc::new(App::new(&config, clock.clone()).await?);
-        let failed = |source| StartError::Listen { address: config.listen, source };
-        let listener = net::bind(config.listen).map_err(failed)?;
+        let failed = |source| StartError::Listen { address: config.values.listen, source };
+        let listener = net::bind(config.values.listen).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let administration = Administration::open(&config)?;
         let guard = |component| LoginGuard::new(component, clock.clone(), Arc::clone(&app.metrics.logins));
@@ -120,7 +120,7 @@ impl Server {
         let mut background = self.background(&registry);
         let (spans, sending) = match self.config.collector.take() {
             Some(collector) => {
-                let (spans, sending) = Spans::to(collector, Arc::clone(&self.app.metrics.dropped_spans));
+                let (spans, sending) = Spans::to(collector, Arc::clone(&self.app.metrics.spans.dropped));
                 (Some(Arc::new(spans)), Some(tokio::spawn(sending)))
             }
             None => (None, None),
@@ -138,17 +138,17 @@ impl Server {
         tracing::info!(
             "server: {reason}; stopping: accepting connections for {} (shutdown_delay), then finishing requests \
              for up to {} (shutdown_deadline)",
-            Period(config.shutdown_delay),
-            Period(config.shutdown_deadline)
+            config.values.shutdown_delay,
+            config.values.shutdown_deadline
         );
         app.drain();
         tokio::select! {
             () = listeners.accept() => {}
-            () = tokio::time::sleep(config.shutdown_delay) => {}
+            () = tokio::time::sleep(config.values.shutdown_delay.0) => {}
         }
         registry.finish_all();
         listeners.drain_backlog();
-        stop_all(&app, &registry, config.shutdown_deadline, sending).await;
+        stop_all(&app, &registry, config.values.shutdown_deadline.0, sending).await;
         background.stop().await;
         app.denial_log.start_period();
         tracing::info!("server: stopped");
@@ -179,13 +179,12 @@ impl Server {
     }
 
     fn registry(&self) -> Arc<Registry> {
-        let limits = &self.config.limits;
-        let descriptors = Descriptors::raise_limit(limits.connections);
-        if descriptors.connections < limits.connections {
+        let max_connections = self.config.values.max_connections;
+        let descriptors = Descriptors::raise_limit(max_connections);
+        if descriptors.connections < max_connections {
             tracing::warn!(
-                "net: the open-file limit is lower than max_connections={}; accepting up to {} connections; raise \
-                 the limit with `ulimit -n` or LimitNOFILE=",
-                limits.connections,
+                "net: the open-file limit is lower than max_connections={max_connections}; accepting up to {} \
+                 connections; raise the limit with `ulimit -n` or LimitNOFILE=",
                 descriptors.connections
             );
         }
@@ -198,8 +197,9 @@ impl Server {
         let (app, registry) = (&self.app, Arc::clone(registry));
         background.spawn("connection timeouts", async move { registry.run_timer().await });
         rule_watcher::spawn(&mut background, app, Arc::clone(&self.reload.rules));
-        if let Some(redis) = self.config.provider.redis() {
-            background.spawn("store watch", store_watch::watch(Arc::clone(app), redis.failure_policy()));
+        if self.config.redis.is_some() {
+            let policy = self.config.values.on_store_failure.name();
+            background.spawn("store watch", store_watch::watch(Arc::clone(app), policy));
         }
         if app.uses_redis() {
             background.spawn("permission watch", permission_watch::watch(Arc::clone(app)));

@@ -8,8 +8,8 @@ use trypema::TrypemaError;
 use trypema::redis::MissingPermission;
 
 use super::{App, Warning};
-use crate::provider::Provider;
 use crate::rules::cache::Cache;
+use crate::settings::Provider;
 use crate::start_error::StartError;
 
 /// The needed permissions that were missing at the last probe; `None` before the first one.

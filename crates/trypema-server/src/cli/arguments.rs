@@ -8,7 +8,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command, Error};
 
-use crate::settings::{InvalidConfig, InvalidSetting, SettingOrigin};
+use crate::settings::{InvalidConfig, InvalidSetting, SettingOrigin, variable};
 
 /// The settings that flags and environment variables give.
 #[derive(Debug, Clone, Default)]
@@ -112,7 +112,7 @@ pub(super) fn origins(serve: &ArgMatches) -> BTreeMap<String, SettingOrigin> {
     let given = ids.filter_map(|id| {
         let name = match serve.value_source(id)? {
             ValueSource::CommandLine => format!("--{}", id.replace('_', "-")),
-            ValueSource::EnvVariable => format!("TRYPEMA_{}", id.to_uppercase()),
+            ValueSource::EnvVariable => variable(id),
             _ => return None,
         };
         Some((id.to_owned(), SettingOrigin::Argument(name)))

@@ -11,7 +11,7 @@ use trypema::redis::{CommandTarget, CommandUse, RedisCommand, RedisKey};
 use super::{failed, print};
 use crate::rules::CACHE_COMMANDS;
 use crate::secret::Secret;
-use crate::settings::ProviderSetting;
+use crate::settings::Provider;
 
 /// Work with Redis
 #[derive(Debug, Subcommand)]
@@ -31,7 +31,7 @@ pub(super) enum Redis {
 pub(super) struct Acl {
     /// Where the server counts (its setting `provider`)
     #[arg(long, value_name = "PROVIDER", default_value = "redis")]
-    provider: ProviderSetting,
+    provider: Provider,
     /// Permit the rule cache: for servers with a `database_url` and a `redis_url`
     #[arg(long)]
     cache: bool,
@@ -179,7 +179,7 @@ impl Acl {
 
     /// Returns the rules that permit commands, each once.
     fn rules(&self) -> Result<Vec<String>, String> {
-        let has_counters = self.provider != ProviderSetting::Memory;
+        let has_counters = self.provider != Provider::Memory;
         if !has_counters && !self.cache && !self.on_sentinels {
             return Err("counters in memory need no Redis user; for the rule cache, add --cache".to_owned());
         }
@@ -187,7 +187,7 @@ impl Acl {
             self.is_sent_to(command.sent_to)
                 && match command.used_for {
                     CommandUse::Counters => has_counters,
-                    CommandUse::Leases => self.provider == ProviderSetting::Hybrid,
+                    CommandUse::Leases => self.provider == Provider::Hybrid,
                     _ => true,
                 }
         };

@@ -16,9 +16,8 @@ use self::set::Assignment;
 use super::confirm::Confirmation;
 use super::service::AdminService;
 use super::{failed, print};
-use crate::rules::Address;
 use crate::rules::database::{Database, Migrated};
-use crate::secret::Secret;
+use crate::secret::{Secret, SecretSource};
 
 /// Work with rules
 #[derive(Debug, Subcommand)]
@@ -186,15 +185,10 @@ fn report(migrated: &Migrated) {
 
 impl Migrate {
     fn run(self) -> ExitCode {
-        let address = match (self.database_url, self.database_url_file) {
-            (Some(url), None) => Address::Given(url),
-            (None, Some(file)) => Address::InFile(file),
-            (Some(_), Some(_)) => {
-                return failed("database_url: set either the value or its _file variant, not both");
-            }
-            (None, None) => {
-                return failed("database_url: set --database-url or --database-url-file");
-            }
+        let address = match SecretSource::of(self.database_url, self.database_url_file) {
+            Ok(Some(address)) => address,
+            Ok(None) => return failed("database_url: set --database-url or --database-url-file"),
+            Err(reason) => return failed(format_args!("database_url: {reason}")),
         };
         let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => runtime,

@@ -11,11 +11,11 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::arguments::Given;
 use super::{failed, print};
 use crate::administration::AdminAddress;
-use crate::config::{Config, RedisChoice};
+use crate::config::Config;
 use crate::log;
 use crate::rules::RulesSource;
 use crate::server::{Interrupted, Server};
-use crate::settings::{LogFormat, LogLevel, Settings, SettingsFile};
+use crate::settings::{LogFormat, Settings, SettingsFile, Values};
 use crate::start_error::StartError;
 use crate::token_file::RuntimeDirectory;
 
@@ -45,8 +45,8 @@ impl Serve {
         let file = self.config.as_deref().map(SettingsFile::read).unwrap_or_default();
         invalid.take_all(Err::<(), _>(file.invalid.clone()));
         let settings = self.settings.or(file.settings.clone());
-        let format = settings.log_format.unwrap_or(LogFormat::Pretty);
-        log::start(format, settings.log_level.unwrap_or(LogLevel::Info));
+        let Values { log_format: format, log_level, .. } = Values::of(&settings);
+        log::start(format, log_level);
         let config = match invalid.take_all(Config::new(settings)) {
             Some(config) if invalid.is_empty() => {
                 Config { runtime_directory: RuntimeDirectory::from_environment(), ..config }
@@ -98,7 +98,7 @@ async fn serve(config: Config, format: LogFormat) -> Result<(), ServeError> {
     let signals = StopSignals::new();
     let hangups = listen("SIGHUP", SignalKind::hangup(), "SIGHUP does not reload rules and certificates");
     let startup_message = StartupMessage::of(&config);
-    let policy = config.provider.redis().map(RedisChoice::failure_policy);
+    let policy = config.redis.as_ref().map(|_| config.values.on_store_failure.name());
     let server = Server::start(config, None).await?;
     log_start(&server, policy);
     if format == LogFormat::Pretty {

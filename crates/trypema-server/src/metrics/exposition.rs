@@ -32,6 +32,18 @@ impl Exposition {
         let _ = write!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
     }
 
+    /// Writes a counter that has no labels and is counted elsewhere.
+    pub(crate) fn counter(&mut self, name: &'static str, help: &str, value: impl Display) {
+        self.family(name, MetricType::Counter, help);
+        self.sample(&[], value);
+    }
+
+    /// Writes a gauge that has no labels and is known elsewhere.
+    pub(crate) fn gauge(&mut self, name: &'static str, help: &str, value: impl Display) {
+        self.family(name, MetricType::Gauge, help);
+        self.sample(&[], value);
+    }
+
     pub(crate) fn sample(&mut self, labels: &[(&str, &str)], value: impl Display) {
         self.sample_of("", labels, value);
     }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::Exposition;
+use super::{Exposition, Metric, MetricType};
 
 /// The upper bounds of the buckets, as the `le` label and in microseconds. They range from less than a
 /// decision in memory takes to more than any deadline.
@@ -39,9 +39,13 @@ impl Histogram {
         self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
         self.sum_us.fetch_add(us, Ordering::Relaxed);
     }
+}
 
-    /// Writes the samples with `labels`. A histogram with labels and without samples writes nothing.
-    pub(crate) fn write(&self, text: &mut Exposition, labels: &[(&str, &str)]) {
+impl Metric for Histogram {
+    const TYPE: MetricType = MetricType::Histogram;
+
+    /// A histogram with labels and without samples writes nothing.
+    fn write(&self, text: &mut Exposition, labels: &[(&str, &str)]) {
         let counts: Vec<u64> = self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).collect();
         let total: u64 = counts.iter().sum();
         if total == 0 && !labels.is_empty() {

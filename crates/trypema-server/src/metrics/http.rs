@@ -1,10 +1,9 @@
 //! Metrics of HTTP requests.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::histogram::Histogram;
-use super::{Exposition, MetricType};
+use super::{Counter, Exposition, Families, Metric, MetricType, metrics};
 
 /// The `route` label of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,58 +44,52 @@ impl RouteLabel {
 /// An upper bound of HTTP status codes.
 const STATUSES: usize = 600;
 
-/// The number and the duration of requests, by route and status.
+metrics! {
+    /// The number and the duration of the requests of one route.
+    RouteMetrics {
+        "trypema_http_requests_total", "HTTP requests answered, by route and status." { statuses: StatusCounters }
+        "trypema_http_request_duration_seconds", "Time from the head of a request to its response." { time: Histogram }
+    }
+}
+
+/// The number of requests by status.
 #[derive(Debug)]
+pub(crate) struct StatusCounters(Box<[Counter]>);
+
+impl Default for StatusCounters {
+    fn default() -> Self {
+        Self((0..STATUSES).map(|_| Counter::default()).collect())
+    }
+}
+
+impl Metric for StatusCounters {
+    const TYPE: MetricType = MetricType::Counter;
+
+    fn write(&self, text: &mut Exposition, labels: &[(&str, &str)]) {
+        for (status, count) in self.0.iter().enumerate().filter(|(_, count)| count.get() > 0) {
+            text.sample(&[labels, &[("status", &status.to_string())]].concat(), count.get());
+        }
+    }
+}
+
+/// The number and the duration of requests, by route and status.
+#[derive(Debug, Default)]
 pub(crate) struct HttpMetrics {
     routes: [RouteMetrics; ROUTES.len()],
-}
-
-#[derive(Debug)]
-struct RouteMetrics {
-    statuses: Box<[AtomicU64]>,
-    time: Histogram,
-}
-
-impl Default for HttpMetrics {
-    fn default() -> Self {
-        let route = |_| RouteMetrics {
-            statuses: (0..STATUSES).map(|_| AtomicU64::new(0)).collect(),
-            time: Histogram::default(),
-        };
-        Self { routes: std::array::from_fn(route) }
-    }
 }
 
 impl HttpMetrics {
     pub(crate) fn record_response(&self, route: RouteLabel, status: u16, time: Duration) {
         let metrics = &self.routes[route as usize];
-        if let Some(count) = metrics.statuses.get(usize::from(status)) {
-            count.fetch_add(1, Ordering::Relaxed);
+        if let Some(count) = metrics.statuses.0.get(usize::from(status)) {
+            count.add_one();
         }
         metrics.time.add(time);
     }
 
     pub(super) fn write(&self, text: &mut Exposition) {
-        let routes = || ROUTES.iter().map(|(route, name)| (*name, &self.routes[*route as usize]));
-        text.family(
-            "trypema_http_requests_total",
-            MetricType::Counter,
-            "HTTP requests answered, by route and status.",
-        );
-        for (name, metrics) in routes() {
-            for (status, count) in metrics.statuses.iter().enumerate() {
-                let count = count.load(Ordering::Relaxed);
-                if count > 0 {
-                    text.sample(&[("route", name), ("status", &status.to_string())], count);
-                }
-            }
-        }
-        text.family(
-            "trypema_http_request_duration_seconds",
-            MetricType::Histogram,
-            "Time from the head of a request to its response.",
-        );
-        routes().for_each(|(name, metrics)| metrics.time.write(text, &[("route", name)]));
+        let labels = ROUTES.map(|(_, name)| [("route", name)]);
+        RouteMetrics::write_all(text, labels.iter().map(|label| &label[..]).zip(&self.routes));
     }
 }
 

@@ -7,15 +7,12 @@ use super::{Exposition, MetricType};
 pub(super) fn write(text: &mut Exposition, started_at_s: u64) {
     text.family("trypema_build_info", MetricType::Gauge, "The version of the server.");
     text.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
-    text.family("process_start_time_seconds", MetricType::Gauge, "Unix time at which the process started.");
-    text.sample(&[], started_at_s);
+    text.gauge("process_start_time_seconds", "Unix time at which the process started.", started_at_s);
     if let Some(bytes) = resident_bytes() {
-        text.family("process_resident_memory_bytes", MetricType::Gauge, "Resident memory.");
-        text.sample(&[], bytes);
+        text.gauge("process_resident_memory_bytes", "Resident memory.", bytes);
     }
     if let Ok(descriptors) = fs::read_dir("/proc/self/fd") {
-        text.family("process_open_fds", MetricType::Gauge, "Open file descriptors.");
-        text.sample(&[], descriptors.count());
+        text.gauge("process_open_fds", "Open file descriptors.", descriptors.count());
     }
 }
 

@@ -13,7 +13,7 @@ use trypema::clock::{Clock, SystemClock};
 use trypema::observer::{Event, Observer, ReservationChange, ReservationEvent};
 use trypema::rules::RuleSet;
 
-use super::{Exposition, MetricType};
+use super::{Counter, Exposition, Families, Metric, MetricType, metrics};
 
 const MICROS_PER_SECOND: u64 = 1_000_000;
 
@@ -24,19 +24,35 @@ pub(crate) struct ReservationMetrics {
     rules: Mutex<HashMap<Box<str>, RuleReservations>>,
 }
 
-/// The reservations of one rule.
+metrics! {
+    /// The reservations of one rule.
+    RuleReservations {
+        "trypema_reservations_total",
+        "Reservations by rule and event. not_outstanding: to be settled, released or renewed, but expired, ended before or never made.",
+        by "event" { made: Counter, settled: Counter, released: Counter, renewed: Counter, not_outstanding: Counter }
+        "trypema_reservations_outstanding",
+        "Reservations that this server made and that have not expired, less those that it ended before. Only the sum over all servers is the number of outstanding reservations: one server can end those of another." {
+            expiring: Expiring
+        }
+        "trypema_reservations_expired",
+        "Reservations that this server made and whose time is over, less those that it ended before. Only the sum over all servers is the number of reservations that expired without being settled or released." {
+            /// The sum of the entries of `expiring` that are past.
+            expired: i64
+        }
+    }
+}
+
+/// By the second in which they expire, the reservations that this server made, less those that it ended.
+/// No reservation lasts longer than an hour, so there are at most 3,601 entries.
 #[derive(Debug, Default)]
-struct RuleReservations {
-    made: u64,
-    settled: u64,
-    released: u64,
-    renewed: u64,
-    not_outstanding: u64,
-    /// By the second in which they expire, the reservations that this server made, less those that it ended.
-    /// No reservation lasts longer than an hour, so there are at most 3,601 entries.
-    expiring: BTreeMap<u64, i64>,
-    /// The sum of the entries that are past.
-    expired: i64,
+pub(crate) struct Expiring(BTreeMap<u64, i64>);
+
+impl Metric for Expiring {
+    const TYPE: MetricType = MetricType::Gauge;
+
+    fn write(&self, text: &mut Exposition, labels: &[(&str, &str)]) {
+        text.sample(labels, self.0.values().sum::<i64>());
+    }
 }
 
 impl Observer for ReservationMetrics {
@@ -53,23 +69,23 @@ impl Observer for ReservationMetrics {
         rule.advance(now_us);
         match event.change {
             ReservationChange::Reserved { expires_in } => {
-                rule.made += 1;
+                rule.made.add_one();
                 rule.add(now_us, expires_in, 1);
             }
             ReservationChange::Renewed { was_left, expires_in } => {
-                rule.renewed += 1;
+                rule.renewed.add_one();
                 rule.add(now_us, was_left, -1);
                 rule.add(now_us, expires_in, 1);
             }
             ReservationChange::Settled { was_left } => {
-                rule.settled += 1;
+                rule.settled.add_one();
                 rule.add(now_us, was_left, -1);
             }
             ReservationChange::Released { was_left } => {
-                rule.released += 1;
+                rule.released.add_one();
                 rule.add(now_us, was_left, -1);
             }
-            ReservationChange::NotOutstanding => rule.not_outstanding += 1,
+            ReservationChange::NotOutstanding => rule.not_outstanding.add_one(),
             _ => {}
         }
     }
@@ -86,46 +102,14 @@ impl ReservationMetrics {
         let now_us = self.now_us();
         let mut rules = self.rules();
         rules.values_mut().for_each(|rule| rule.advance(now_us));
-        rules.retain(|id, rule| in_force.rule(id).is_some() || !rule.expiring.is_empty());
-        let mut sorted: Vec<(&str, &RuleReservations)> = rules
+        rules.retain(|id, rule| in_force.rule(id).is_some() || !rule.expiring.0.is_empty());
+        let mut sorted: Vec<_> = rules
             .iter()
             .filter(|(id, _)| in_force.rule(id).is_some())
-            .map(|(id, rule)| (&**id, rule))
+            .map(|(id, rule)| ([("rule", &**id)], rule))
             .collect();
-        sorted.sort_unstable_by_key(|(id, _)| *id);
-        text.family(
-            "trypema_reservations_total",
-            MetricType::Counter,
-            "Reservations by rule and event. not_outstanding: to be settled, released or renewed, but expired, ended before or never made.",
-        );
-        for (id, rule) in &sorted {
-            let events = [
-                ("made", rule.made),
-                ("settled", rule.settled),
-                ("released", rule.released),
-                ("renewed", rule.renewed),
-                ("not_outstanding", rule.not_outstanding),
-            ];
-            for (event, count) in events {
-                text.sample(&[("rule", id), ("event", event)], count);
-            }
-        }
-        text.family(
-            "trypema_reservations_outstanding",
-            MetricType::Gauge,
-            "Reservations that this server made and that have not expired, less those that it ended before. Only the sum over all servers is the number of outstanding reservations: one server can end those of another.",
-        );
-        for (id, rule) in &sorted {
-            text.sample(&[("rule", id)], rule.expiring.values().sum::<i64>());
-        }
-        text.family(
-            "trypema_reservations_expired",
-            MetricType::Gauge,
-            "Reservations that this server made and whose time is over, less those that it ended before. Only the sum over all servers is the number of reservations that expired without being settled or released.",
-        );
-        for (id, rule) in &sorted {
-            text.sample(&[("rule", id)], rule.expired);
-        }
+        sorted.sort_unstable_by_key(|(label, _)| *label);
+        RuleReservations::write_all(text, sorted.iter().map(|(label, rule)| (&label[..], *rule)));
     }
 
     fn now_us(&self) -> u64 {
@@ -142,16 +126,16 @@ impl RuleReservations {
     fn add(&mut self, now_us: u64, left: Duration, count: i64) {
         let left_us = u64::try_from(left.as_micros()).unwrap_or(u64::MAX);
         let second = now_us.saturating_add(left_us).div_ceil(MICROS_PER_SECOND);
-        let entry = self.expiring.entry(second).or_default();
+        let entry = self.expiring.0.entry(second).or_default();
         *entry += count;
         if *entry == 0 {
-            self.expiring.remove(&second);
+            self.expiring.0.remove(&second);
         }
     }
 
     /// Moves the reservations whose time is over to the expired ones.
     fn advance(&mut self, now_us: u64) {
-        while let Some(entry) = self.expiring.first_entry()
+        while let Some(entry) = self.expiring.0.first_entry()
             && *entry.key() * MICROS_PER_SECOND <= now_us
         {
             self.expired += entry.remove();

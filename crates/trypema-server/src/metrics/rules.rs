@@ -2,7 +2,6 @@
 
 mod unmatched;
 
-use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use trypema::observer::ShadowDenial;
 use trypema::rules::{Outcome, Request, Rule, RuleDecision, RuleSet, SettledStatus, Settlement, Verdict};
 
 use self::unmatched::{MatchHistory, Moment, UnmatchedRule, UnmatchedScan};
-use super::{Counter, Exposition, MetricType};
+use super::{Counter, Exposition, Families, metrics};
 use crate::clock::milliseconds;
 use crate::mode::Mode;
 
@@ -30,10 +29,7 @@ const MAX_UNITS_AT_ONCE: u64 = 1 << 53;
 #[derive(Debug)]
 pub(crate) struct RuleMetrics {
     rule_counters: ArcSwap<RuleCounters>,
-    blocked_temp: Counter,
-    blocked_long: Counter,
-    substitutes: Counter,
-    listed: Counter,
+    totals: TotalMetrics,
     unmatched_scan: UnmatchedScan,
     sampled: Counter,
 }
@@ -51,39 +47,48 @@ struct RuleEntry {
     /// Whether the rule is expected to match requests: it is enabled, and is not a candidate.
     expects_matches: bool,
     /// For a candidate: its decisions compared with those of its live rule, since either was changed.
-    compared: Option<Arc<ComparisonCounters>>,
+    compared: Option<Arc<ComparisonMetrics>>,
 }
 
+/// The counters of a rule that stay when it changes.
 #[derive(Debug, Default)]
 struct OutcomeCounters {
-    allowed: Counter,
-    denied: Counter,
-    throttled: Counter,
-    shadowed: Counter,
-    error: Counter,
-    skipped: Counter,
-    /// Checks that skipped a concurrency rule.
-    unheld: Counter,
-    /// The units that requests spent.
-    units: Counter,
+    decisions: DecisionMetrics,
+    units: UnitMetrics,
 }
 
-/// The decisions of a candidate, compared with those of its live rule.
-#[derive(Debug, Default)]
-struct ComparisonCounters {
-    both_allowed: Counter,
-    both_denied: Counter,
-    would_deny: Counter,
-    would_allow: Counter,
-}
+metrics! {
+    /// The decisions of one rule.
+    DecisionMetrics {
+        "trypema_checks_total",
+        "Decisions by rule. allowed: all rules that apply allowed the request; shadowed: a log_only rule would have denied it.",
+        by "result" { allowed: Counter, denied: Counter, throttled: Counter, shadowed: Counter, error: Counter }
+        "trypema_rules_skipped_total",
+        "Requests that a rule skipped. missing: they lack an attribute of its key or a cost in its unit; estimated if more than 64 rules can be targeted at one request. needs_reservation: a check or forward-auth, which hold nothing, came to a concurrency rule.",
+        by "reason" { missing: Counter, needs_reservation: Counter }
+    }
 
-/// A snapshot of [`ComparisonCounters`].
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Comparisons {
-    pub(crate) both_allowed: u64,
-    pub(crate) both_denied: u64,
-    pub(crate) would_deny: u64,
-    pub(crate) would_allow: u64,
+    /// What requests spent on one rule.
+    UnitMetrics {
+        "trypema_units_total",
+        "Units that requests spent, by rule: the whole cost of a reservation when it is made, and what it cost beyond that when it is settled. Units that are given back are not subtracted." {
+            units: Counter
+        }
+    }
+
+    /// The decisions of a candidate, compared with those of its live rule.
+    ComparisonMetrics {
+        "trypema_candidate_checks_total", "Decisions of candidates, compared with those of their live rules.",
+        by "result" { both_allowed: Counter, both_denied: Counter, would_deny: Counter, would_allow: Counter }
+    }
+
+    /// The sums over all rules.
+    TotalMetrics {
+        "limiter_blocked_total", "Attempts that an abuse rule blocked, by its window.",
+        by "scope" { temp: Counter, long: Counter }
+        "trypema_substitutes_total", "Decisions made by on_store_failure, because Redis failed." { substitutes: Counter }
+        "trypema_listed_total", "Requests decided by an allow list or a block list." { listed: Counter }
+    }
 }
 
 impl RuleMetrics {
@@ -98,10 +103,7 @@ impl RuleMetrics {
             )),
             unmatched_scan,
             sampled: Counter::default(),
-            blocked_temp: Counter::default(),
-            blocked_long: Counter::default(),
-            substitutes: Counter::default(),
-            listed: Counter::default(),
+            totals: TotalMetrics::default(),
         }
     }
 
@@ -117,7 +119,7 @@ impl RuleMetrics {
     /// `allowed` only if all rules allowed the request.
     pub(crate) fn count_verdict(&self, verdict: &Verdict, mode: Mode) {
         if verdict.listed_by().is_some() {
-            self.listed.add_one();
+            self.totals.listed.add_one();
         }
         let rule_counters = self.rule_counters.load();
         let outcome = verdict.outcome();
@@ -127,9 +129,9 @@ impl RuleMetrics {
         for rule in verdict.rules() {
             let Some(entry) = rule_counters.get(rule.rule.id.as_str()) else { continue };
             entry.history.matched();
-            let counters = &entry.rule;
+            let counters = &entry.rule.decisions;
             if rule.decision.is_substitute() {
-                self.substitutes.add_one();
+                self.totals.substitutes.add_one();
             }
             let is_alone = mode == Mode::Record || rule.rule.is_shadow();
             if rule.decision.is_allowed() {
@@ -137,7 +139,7 @@ impl RuleMetrics {
                     counters.allowed.add_one();
                     if mode != Mode::Peek && !rule.decision.is_uncounted() {
                         // Reported costs may be absurd; the sum must not wrap at once.
-                        counters.units.add(rule.cost.min(MAX_UNITS_AT_ONCE));
+                        entry.rule.units.units.add(rule.cost.min(MAX_UNITS_AT_ONCE));
                     }
                 }
                 continue;
@@ -165,7 +167,7 @@ impl RuleMetrics {
             let rule_counters = self.rule_counters.load();
             let skipped = rules.skipped_rules(request).into_iter().flatten();
             for entry in skipped.filter_map(|skipped| rule_counters.get(skipped.rule.id.as_str())) {
-                entry.rule.skipped.add(every);
+                entry.rule.decisions.missing.add(every);
             }
         }
         let mut unheld = verdict.skipped_rules().peekable();
@@ -175,7 +177,7 @@ impl RuleMetrics {
                 let Some(entry) = rule_counters.get(rule.id.as_str()) else { continue };
                 // It matches the request, so its endpoints and attributes are no mistake.
                 entry.history.matched();
-                entry.rule.unheld.add_one();
+                entry.rule.decisions.needs_reservation.add_one();
                 tracing::debug!(
                     rule = rule.id,
                     "rules: a check skipped a concurrency rule, which only reservations obey"
@@ -194,7 +196,7 @@ impl RuleMetrics {
         let unmatched_rules = expected.map(|(id, entry)| UnmatchedRule {
             id,
             history: &entry.history,
-            skipped: entry.rule.skipped.get(),
+            skipped: entry.rule.decisions.missing.get(),
         });
         unmatched::warn(unmatched_rules, requests);
     }
@@ -205,21 +207,20 @@ impl RuleMetrics {
         for rule in &settlement.rules {
             let SettledStatus::Settled { reserved, counted, .. } = rule.status else { continue };
             if let Some(entry) = rule_counters.get(rule.rule()) {
-                entry.rule.units.add(counted.saturating_sub(reserved).min(MAX_UNITS_AT_ONCE));
+                entry.rule.units.units.add(counted.saturating_sub(reserved).min(MAX_UNITS_AT_ONCE));
             }
         }
     }
 
     /// Returns the number of decisions that were made in place of an unreachable store.
     pub(crate) fn substitutes(&self) -> u64 {
-        self.substitutes.get()
+        self.totals.substitutes.get()
     }
 
     /// Returns the decisions of a candidate, compared with those of its live rule.
-    pub(crate) fn comparisons(&self, candidate: &str) -> Comparisons {
+    pub(crate) fn comparisons(&self, candidate: &str) -> Arc<ComparisonMetrics> {
         let rule_counters = self.rule_counters.load();
-        let compared = rule_counters.get(candidate).and_then(|entry| entry.compared.as_ref());
-        compared.map(|compared| compared.snapshot()).unwrap_or_default()
+        rule_counters.get(candidate).and_then(|entry| entry.compared.clone()).unwrap_or_default()
     }
 
     /// Counts an error for every rule that applies to a request which could not be decided.
@@ -227,96 +228,30 @@ impl RuleMetrics {
         let rule_counters = self.rule_counters.load();
         let Ok(applying) = rules.matching(request) else { return };
         for entry in applying.filter_map(|rule| rule_counters.get(rule.id.as_str())) {
-            entry.rule.error.add_one();
+            entry.rule.decisions.error.add_one();
         }
     }
 
     pub(crate) fn write(&self, text: &mut Exposition) {
         let rule_counters = self.rule_counters.load();
-        let sorted: BTreeMap<&str, &RuleEntry> =
-            rule_counters.iter().map(|(id, entry)| (&**id, entry)).collect();
-        text.family(
-            "trypema_checks_total",
-            MetricType::Counter,
-            "Decisions by rule. allowed: all rules that apply allowed the request; shadowed: a log_only rule would have denied it.",
-        );
-        for (id, RuleEntry { rule, .. }) in &sorted {
-            let results = [
-                ("allowed", &rule.allowed),
-                ("denied", &rule.denied),
-                ("throttled", &rule.throttled),
-                ("shadowed", &rule.shadowed),
-                ("error", &rule.error),
-            ];
-            for (result, counter) in results {
-                text.sample(&[("rule", id), ("result", result)], counter.get());
-            }
-        }
-        text.family(
-            "trypema_units_total",
-            MetricType::Counter,
-            "Units that requests spent, by rule: the whole cost of a reservation when it is made, and what it cost beyond that when it is settled. Units that are given back are not subtracted.",
-        );
-        for (id, RuleEntry { rule, unit, .. }) in &sorted {
-            text.sample(&[("rule", id), ("unit", unit)], rule.units.get());
-        }
-        text.family(
-            "trypema_rules_skipped_total",
-            MetricType::Counter,
-            "Requests that a rule skipped. missing: they lack an attribute of its key or a cost in its unit; estimated if more than 64 rules can be targeted at one request. needs_reservation: a check or forward-auth, which hold nothing, came to a concurrency rule.",
-        );
-        for (id, RuleEntry { rule, .. }) in &sorted {
-            text.sample(&[("rule", id), ("reason", "missing")], rule.skipped.get());
-            text.sample(&[("rule", id), ("reason", "needs_reservation")], rule.unheld.get());
-        }
-        self.write_comparisons(text, &sorted);
-        text.family(
-            "limiter_blocked_total",
-            MetricType::Counter,
-            "Attempts that an abuse rule blocked, by its window.",
-        );
-        text.sample(&[("scope", "temp")], self.blocked_temp.get());
-        text.sample(&[("scope", "long")], self.blocked_long.get());
-        text.family(
-            "trypema_substitutes_total",
-            MetricType::Counter,
-            "Decisions made by on_store_failure, because Redis failed.",
-        );
-        text.sample(&[], self.substitutes.get());
-        text.family(
-            "trypema_listed_total",
-            MetricType::Counter,
-            "Requests decided by an allow list or a block list.",
-        );
-        text.sample(&[], self.listed.get());
-    }
-
-    fn write_comparisons(&self, text: &mut Exposition, rules: &BTreeMap<&str, &RuleEntry>) {
-        text.family(
-            "trypema_candidate_checks_total",
-            MetricType::Counter,
-            "Decisions of candidates, compared with those of their live rules.",
-        );
-        for (id, entry) in rules {
-            let Some(snapshot) = entry.compared.as_ref().map(|compared| compared.snapshot()) else {
-                continue;
-            };
-            let results = [
-                ("both_allowed", snapshot.both_allowed),
-                ("both_denied", snapshot.both_denied),
-                ("would_deny", snapshot.would_deny),
-                ("would_allow", snapshot.would_allow),
-            ];
-            for (result, count) in results {
-                text.sample(&[("candidate", id), ("result", result)], count);
-            }
-        }
+        let mut rules: Vec<_> = rule_counters
+            .iter()
+            .map(|(id, entry)| ([("rule", &**id), ("unit", &*entry.unit)], [("candidate", &**id)], entry))
+            .collect();
+        rules.sort_unstable_by_key(|(_, id, _)| *id);
+        let decisions = rules.iter().map(|(labels, _, entry)| (&labels[..1], &entry.rule.decisions));
+        DecisionMetrics::write_all(text, decisions);
+        UnitMetrics::write_all(text, rules.iter().map(|(labels, _, entry)| (&labels[..], &entry.rule.units)));
+        let compared =
+            rules.iter().filter_map(|(_, label, entry)| Some((&label[..], &**entry.compared.as_ref()?)));
+        ComparisonMetrics::write_all(text, compared);
+        self.totals.write(text);
     }
 
     fn count_block(&self, rule: &RuleDecision<'_>) {
         match rule.block_scope() {
-            Some(BlockScope::Temp) => self.blocked_temp.add_one(),
-            Some(BlockScope::Long) => self.blocked_long.add_one(),
+            Some(BlockScope::Temp) => self.totals.temp.add_one(),
+            Some(BlockScope::Long) => self.totals.long.add_one(),
             None => {}
         }
     }
@@ -334,17 +269,6 @@ fn log_shadowed(denied: &RuleDecision<'_>, count: u64) {
             retry_after_ms = denied.decision.retry_after().map(milliseconds),
             "rules: log_only rule would have denied a request"
         );
-    }
-}
-
-impl ComparisonCounters {
-    fn snapshot(&self) -> Comparisons {
-        Comparisons {
-            both_allowed: self.both_allowed.get(),
-            both_denied: self.both_denied.get(),
-            would_deny: self.would_deny.get(),
-            would_allow: self.would_allow.get(),
-        }
     }
 }
 

@@ -101,23 +101,23 @@ pub(crate) struct ConnectionSlot {
 impl Registry {
     /// Creates a registry for the connections of all listeners, as many as `descriptors` permits.
     pub(crate) fn new(metrics: Arc<ConnectionMetrics>, config: &Config, descriptors: Descriptors) -> Self {
-        let limits = &config.limits;
+        let values = &config.values;
         let ticks =
             |time: Duration| u32::try_from(time.as_millis() / TICK.as_millis()).unwrap_or(u32::MAX).max(1);
         Self {
             metrics,
             max_connections: descriptors.connections,
             max_refused: descriptors.refused,
-            max_per_peer: limits.connections_per_peer,
+            max_per_peer: values.max_connections_per_peer,
             trusted_proxies: config.trusted_proxies.clone(),
-            max_buffered_bytes: limits.buffered_bytes as u64,
+            max_buffered_bytes: config.buffered_bytes as u64,
             memory_log: LogThrottle::default(),
             peer_log: LogThrottle::default(),
             ticks: AtomicU32::new(0),
             timeouts: Timeouts {
-                idle: ticks(limits.idle_timeout),
-                head: ticks(limits.header_timeout),
-                body: ticks(limits.request_timeout),
+                idle: ticks(values.idle_timeout.0),
+                head: ticks(values.header_timeout.0),
+                body: ticks(values.request_timeout.0),
                 busy: ticks(DECISION_TIMEOUT),
             },
             table: Mutex::default(),

@@ -10,7 +10,6 @@ mod row;
 mod stored;
 mod write;
 
-use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -29,7 +28,7 @@ pub(crate) use row::ListName;
 pub(crate) use stored::{InvalidStoredRules, StoredRules, Version};
 
 use crate::background_worker::{BackgroundWorkers, Worker, WorkerError};
-use crate::secret::Secret;
+use crate::secret::SecretSource;
 
 /// The channel of `NOTIFY` that announces changes.
 const CHANNEL: &str = "trypema_rules";
@@ -55,7 +54,8 @@ const SESSION_TIMEOUTS: &str =
 /// The PostgreSQL database that stores the rules.
 #[derive(Debug)]
 pub(crate) struct Database {
-    address: Address,
+    /// Read again for every connection, because passwords change.
+    address: SecretSource,
     readers: Semaphore,
     writers: Semaphore,
     /// A separate permit, so that the rule watcher never waits behind readers.
@@ -68,15 +68,6 @@ pub(crate) struct Database {
     workers: Arc<BackgroundWorkers>,
 }
 
-/// The address of the database.
-#[derive(Debug, Clone)]
-pub enum Address {
-    /// This URL.
-    Given(Secret),
-    /// The URL in this file, which is read again for every connection, because passwords change.
-    InFile(PathBuf),
-}
-
 /// The reason why the database could not be used.
 #[derive(Debug, Error)]
 pub enum DatabaseError {
@@ -84,13 +75,8 @@ pub enum DatabaseError {
     #[error("database_url: {0}")]
     Address(String),
     /// The file with the address cannot be read.
-    #[error("database_url: {}: {error}", .file.display())]
-    File {
-        /// The file.
-        file: PathBuf,
-        /// The error of the operating system.
-        error: std::io::Error,
-    },
+    #[error("database_url: {0}")]
+    File(String),
     /// The tables are missing, or older than this program.
     #[error("tables are missing or outdated: run `trypema rules migrate`")]
     NotMigrated,
@@ -122,7 +108,7 @@ impl DatabaseError {
     pub(crate) fn is_final(&self) -> bool {
         match self {
             Self::Address(_) | Self::NotMigrated | Self::UnrelatedTable(_) => true,
-            Self::File { .. }
+            Self::File(_)
             | Self::Timeout
             | Self::Interrupted
             | Self::TooManySessions
@@ -252,8 +238,8 @@ impl Database {
     /// # Errors
     ///
     /// The address is invalid.
-    pub(crate) fn new(address: Address, workers: Arc<BackgroundWorkers>) -> Result<Self, DatabaseError> {
-        address.options()?;
+    pub(crate) fn new(address: SecretSource, workers: Arc<BackgroundWorkers>) -> Result<Self, DatabaseError> {
+        options(&address)?;
         let (readers, writers, watcher) =
             (Semaphore::new(READERS), Semaphore::new(WRITERS), Semaphore::new(1));
         let (idle, watching) = (Mutex::new(None), Mutex::new(None));
@@ -293,7 +279,7 @@ impl Database {
 
     async fn connect(&self) -> Result<PgConnection, DatabaseError> {
         let connecting = async {
-            let mut connection = self.address.options()?.connect().await?;
+            let mut connection = options(&self.address)?.connect().await?;
             sqlx::raw_sql(SESSION_TIMEOUTS).execute(&mut connection).await?;
             Ok(connection)
         };
@@ -308,7 +294,7 @@ impl Database {
     /// The database is unreachable.
     pub(crate) async fn listen(&self, on_notification: impl Fn(Option<u64>)) -> Result<(), DatabaseError> {
         let pool = PgPoolOptions::new().max_connections(1).max_lifetime(None).idle_timeout(None);
-        let pool = pool.acquire_timeout(CONNECT_TIMEOUT).connect_lazy_with(self.address.options()?);
+        let pool = pool.acquire_timeout(CONNECT_TIMEOUT).connect_lazy_with(options(&self.address)?);
         let mut listener = with_timeout(async {
             let mut listener = PgListener::connect_with(&pool).await?;
             // Return on a lost connection: the caller has to know that it may have missed a change.
@@ -353,26 +339,19 @@ async fn with_timeout<T>(work: impl Future<Output = Result<T, DatabaseError>>) -
     timeout(QUERY_TIMEOUT, work).await.unwrap_or(Err(DatabaseError::Timeout))
 }
 
-impl Address {
-    fn options(&self) -> Result<PgConnectOptions, DatabaseError> {
-        let text = match self {
-            Self::Given(address) => address.clone(),
-            Self::InFile(file) => {
-                Secret::read(file).map_err(|error| DatabaseError::File { file: file.clone(), error })?
-            }
-        };
-        let text = text.reveal();
-        if !text.starts_with("postgres://") && !text.starts_with("postgresql://") {
-            return Err(DatabaseError::Address("need postgres://user@host/database".to_owned()));
-        }
-        // The parser's error may quote a part of the address, and so of the password.
-        let options = PgConnectOptions::from_str(text).map_err(|_| {
-            DatabaseError::Address("not a valid URL: need postgres://user@host/database".to_owned())
-        })?;
-        Ok(options
-            .application_name("trypema")
-            .extra_float_digits(None)
-            .statement_cache_capacity(0)
-            .disable_statement_logging())
+fn options(address: &SecretSource) -> Result<PgConnectOptions, DatabaseError> {
+    let text = address.read().map_err(DatabaseError::File)?;
+    let text = text.reveal();
+    if !text.starts_with("postgres://") && !text.starts_with("postgresql://") {
+        return Err(DatabaseError::Address("need postgres://user@host/database".to_owned()));
     }
+    // The parser's error may quote a part of the address, and so of the password.
+    let options = PgConnectOptions::from_str(text).map_err(|_| {
+        DatabaseError::Address("not a valid URL: need postgres://user@host/database".to_owned())
+    })?;
+    Ok(options
+        .application_name("trypema")
+        .extra_float_digits(None)
+        .statement_cache_capacity(0)
+        .disable_statement_logging())
 }

@@ -11,13 +11,11 @@ use tokio::time::timeout;
 use trypema::rules::RuleSet;
 
 use super::cache::Cache;
-use super::database::{
-    Address, Database, DatabaseError, EditResult, InvalidStoredRules, StoredRules, Version,
-};
+use super::database::{Database, DatabaseError, EditResult, InvalidStoredRules, StoredRules, Version};
 use crate::background_worker::{BackgroundWorkers, Worker};
 use crate::clock::Started;
-use crate::metrics::{Counter, Exposition, MetricType};
-use crate::secret::Secret;
+use crate::metrics::{Counter, Exposition};
+use crate::secret::{Secret, SecretSource};
 
 /// The time that an edit waits until this server has the new rules in force.
 const IN_FORCE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -26,7 +24,7 @@ const IN_FORCE_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone)]
 pub struct DatabaseChoice {
     /// The address of the database.
-    pub address: Address,
+    pub address: SecretSource,
     /// The interval at which the server polls for changes.
     pub poll: Duration,
     /// The Redis that caches the last valid rules.
@@ -275,30 +273,27 @@ impl RuleStore {
 
 /// Writes the metrics of stored rules. Without a database, all of them are 0.
 pub(crate) fn write(rule_store: Option<&RuleStore>, text: &mut Exposition) {
-    text.family(
+    let revision = rule_store.map_or(0, |rule_store| rule_store.in_force().version.revision);
+    text.gauge(
         "trypema_rules_revision",
-        MetricType::Gauge,
         "Revision of the rules in force; 0 if they are in a file.",
+        revision,
     );
-    text.sample(&[], rule_store.map_or(0, |rule_store| rule_store.in_force().version.revision));
-    text.family(
+    text.gauge(
         "trypema_rules_stale_seconds",
-        MetricType::Gauge,
         "Seconds since the rules in force were last confirmed against the database.",
+        rule_store.map_or(0, |rule_store| rule_store.staleness().as_secs()),
     );
-    text.sample(&[], rule_store.map_or(0, |rule_store| rule_store.staleness().as_secs()));
-    text.family(
+    text.counter(
         "trypema_database_failures_total",
-        MetricType::Counter,
         "Failed attempts to read rules from the database.",
+        rule_store.map_or(0, |rule_store| rule_store.failures.get()),
     );
-    text.sample(&[], rule_store.map_or(0, |rule_store| rule_store.failures.get()));
-    text.family(
+    text.gauge(
         "trypema_rule_cache_failing",
-        MetricType::Gauge,
         "1 if the rules could not be written to the rule cache in Redis at the last attempt.",
+        u64::from(rule_store.is_some_and(RuleStore::is_cache_failing)),
     );
-    text.sample(&[], u64::from(rule_store.is_some_and(RuleStore::is_cache_failing)));
 }
 
 /// Logs the rows of an adopted table that are not in force. They do not prevent the start, because they are

@@ -1,17 +1,26 @@
 //! `docs/server.md` describes every setting and every metric, and no others. Its routes are
-//! those of `/openapi.json`.
+//! those of `/openapi.json`. The dashboard and the alerts name only metrics that exist.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
+use clap::{Arg, CommandFactory};
+use trypema_server::cli::Cli;
 use trypema_testkit::redis::Server;
 
-use crate::harness::trypema;
 use crate::in_process::InProcess;
 
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn path() -> PathBuf {
+    root().join("docs/server.md")
+}
+
 fn page() -> String {
-    fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/server.md")).unwrap()
+    fs::read_to_string(path()).unwrap()
 }
 
 /// Returns the texts between backquotes in the first cells of the table after `heading`.
@@ -25,27 +34,34 @@ fn first_cells(page: &str, heading: &str) -> BTreeSet<String> {
     named.collect()
 }
 
-/// Returns every long flag of `trypema serve --help`, in the spelling of a setting.
-fn flags() -> BTreeSet<String> {
-    let help = trypema().args(["serve", "--help"]).output().unwrap();
-    let help = String::from_utf8(help.stdout).unwrap();
-    let flags = help.lines().filter_map(|line| line.trim_start().strip_prefix("--"));
-    let names = flags.filter_map(|flag| flag.split([' ', '=']).next());
-    names.filter(|name| !["config", "help"].contains(name)).map(|name| name.replace('-', "_")).collect()
+/// Returns the table of settings, from the arguments of `trypema serve`.
+fn table_of_settings() -> String {
+    let command = Cli::command();
+    let arguments = command.find_subcommand("serve").unwrap().get_arguments();
+    let rows = arguments.filter(|argument| argument.get_help_heading().is_some()).map(|argument: &Arg| {
+        let help = argument.get_help().unwrap().to_string();
+        let (help, default) = help.split_once(" [default: ").unwrap_or((&help, ""));
+        let values = argument.get_possible_values();
+        let values: Vec<String> = values.iter().map(|value| format!("`{}`", value.get_name())).collect();
+        let colon = if values.is_empty() { "" } else { ": " };
+        let default = default.replace(']', " ");
+        format!("| `{}` | {default}| {help}{colon}{} |\n", argument.get_id(), values.join(", "))
+    });
+    format!("| setting | default | |\n| --- | --- | --- |\n{}", rows.collect::<String>())
 }
 
+/// `UPDATE_DOCS=1` rewrites the table.
 #[test]
-fn every_setting_is_described_and_the_reverse() {
-    assert_eq!(first_cells(&page(), "## Settings"), flags());
-}
-
-#[test]
-fn every_flag_has_its_variable() {
-    let help = trypema().args(["serve", "--help"]).output().unwrap();
-    let help = String::from_utf8(help.stdout).unwrap();
-    for flag in flags() {
-        let variable = format!("[env: TRYPEMA_{}", flag.to_uppercase());
-        assert!(help.contains(&variable), "{variable} is not in the help");
+fn the_table_of_settings_is_generated() {
+    const MARKS: (&str, &str) = ("<!-- generated: settings -->\n", "<!-- end -->");
+    let page = page();
+    let (before, rest) = page.split_once(MARKS.0).unwrap();
+    let (_, after) = rest.split_once(MARKS.1).unwrap();
+    let written = [before, MARKS.0, &table_of_settings(), MARKS.1, after].concat();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        fs::write(path(), &written).unwrap();
+    } else {
+        assert_eq!(page, written, "UPDATE_DOCS=1 rewrites it");
     }
 }
 
@@ -78,6 +94,25 @@ fn every_metric_is_described_and_the_reverse() {
     let missing: Vec<_> =
         described.difference(&served).filter(|name| **name != "trypema_instances").collect();
     assert!(missing.is_empty(), "described, and not served: {missing:?}");
+    for file in ["docs/server.md", "deploy/grafana/trypema.json", "deploy/prometheus/alerts.yaml"] {
+        let text = fs::read_to_string(root().join(file)).unwrap();
+        let unknown: BTreeSet<&str> = metrics_in(&text)
+            .filter(|name| !served.contains(name) && !process.contains(name) && *name != "trypema_instances")
+            .collect();
+        assert!(unknown.is_empty(), "in {file}, and not served: {unknown:?}");
+    }
+}
+
+/// Returns the words of a text that are names of metrics, without the suffixes of histograms.
+fn metrics_in(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|character: char| !character.is_ascii_alphanumeric() && character != '_');
+    let names = words.filter(|word| {
+        ["trypema_", "limiter_", "process_"].iter().any(|start| word.starts_with(start) && word != start)
+    });
+    names.map(|name| {
+        let histogram = ["_bucket", "_sum", "_count"].iter().find_map(|suffix| name.strip_suffix(suffix));
+        histogram.unwrap_or(name)
+    })
 }
 
 #[test]

@@ -4,7 +4,7 @@ use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection, Row, SqlSafeStr};
 
 use super::adopt::{self, Adopted, UnusableRule};
-use super::{Database, DatabaseError, query, with_timeout};
+use super::{Database, DatabaseError, options, query, with_timeout};
 
 /// Every migration, in order. A released migration is never changed, not even its comments, because its
 /// checksum is stored in the database. A change is a new migration.
@@ -53,7 +53,7 @@ impl Database {
     /// session holds a lock on a table for longer than `lock_timeout`.
     pub(crate) async fn migrate(&self) -> Result<Migrated, DatabaseError> {
         // Only connecting has a timeout: migrating large tables may take long.
-        let mut connection = with_timeout(async { Ok(self.address.options()?.connect().await?) }).await?;
+        let mut connection = with_timeout(async { Ok(options(&self.address)?.connect().await?) }).await?;
         let mut transaction = connection.begin().await?;
         let migrated = migrate(&mut transaction).await?;
         transaction.commit().await?;

@@ -101,6 +101,9 @@ fn a_terminal_is_told_the_token() {
     .unwrap();
     let printed = program.line("token: ").unwrap();
     assert_eq!(printed.trim(), format!("token: {}", token_in(folder.path(), &port)));
+    // Killed, `script` would leave the server behind.
+    program.signal("TERM").unwrap();
+    program.end().unwrap();
 }
 
 /// The default port may be in use on any machine. The test makes sure that it is, or that there is no

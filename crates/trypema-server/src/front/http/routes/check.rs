@@ -10,7 +10,6 @@ use trypema::http::{ErrorCode, HeaderStyle, Policy, Problem};
 use trypema::rules::Verdict;
 
 use crate::attributes::OwnedRequest;
-use crate::config::ProviderChoice;
 use crate::deny_status::DenyStatus;
 use crate::front::http::accounting::{Accounting, with_accounting};
 use crate::front::http::problem::ApiError;
@@ -22,6 +21,7 @@ use crate::net::ConnectionSlot;
 use crate::service::json::{self as requests, CheckRequest};
 use crate::service::report::CheckResponse;
 use crate::service::{Caller, Check};
+use crate::settings::Provider;
 
 /// The number of requests of a batch that are sent to Redis at a time: enough for one round trip to serve
 /// many, few enough that the last ones meet the Redis deadline.
@@ -32,10 +32,10 @@ const PARTS_IN_REDIS: usize = 2;
 /// Returns the number of batch parts that are decided at a time, so that batches do not delay single
 /// checks. In memory, decisions never wait, so they may use half of the processors. Batches take turns
 /// after every part.
-pub(in crate::front::http) fn parts_at_a_time(provider: &ProviderChoice) -> usize {
+pub(in crate::front::http) fn parts_at_a_time(provider: Provider) -> usize {
     match provider {
-        ProviderChoice::Memory => thread::available_parallelism().map_or(1, |count| count.get().div_ceil(2)),
-        ProviderChoice::Redis(_) | ProviderChoice::Hybrid(..) => PARTS_IN_REDIS,
+        Provider::Memory => thread::available_parallelism().map_or(1, |count| count.get().div_ceil(2)),
+        Provider::Redis | Provider::Hybrid => PARTS_IN_REDIS,
     }
 }
 

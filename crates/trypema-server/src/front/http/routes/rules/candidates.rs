@@ -11,7 +11,6 @@ use crate::app::App;
 use crate::background_worker::Worker;
 use crate::front::http::response::json;
 use crate::front::http::{Api, Exchange, HttpResponse, RouteResult};
-use crate::metrics::Comparisons;
 
 /// The decisions of candidates compared with those of their live rules, as this server has counted them
 /// since it loaded each pair.
@@ -50,16 +49,15 @@ impl Api {
 fn report(app: &App) -> HttpResponse {
     let rules = app.rules();
     let report = |candidate: &Rule| {
-        let Comparisons { both_allowed, both_denied, would_deny, would_allow } =
-            app.metrics.rules.comparisons(&candidate.id);
+        let compared = app.metrics.rules.comparisons(&candidate.id);
         Some(CandidateReport {
             rule: candidate.candidate_for.clone()?,
             candidate: candidate.id.clone(),
             share: candidate.share.unwrap_or(1.0),
-            both_allowed,
-            both_denied,
-            would_deny,
-            would_allow,
+            both_allowed: compared.both_allowed.get(),
+            both_denied: compared.both_denied.get(),
+            would_deny: compared.would_deny.get(),
+            would_allow: compared.would_allow.get(),
         })
     };
     json(StatusCode::OK, &CandidatesResponse { candidates: rules.rules().filter_map(report).collect() })
