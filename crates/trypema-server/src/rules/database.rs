@@ -2,10 +2,10 @@
 //! the database; decisions never do.
 
 mod adopt;
+mod check;
 mod editing;
 mod history;
 mod migrate;
-mod numbers;
 mod row;
 mod stored;
 mod write;
@@ -22,6 +22,7 @@ use thiserror::Error;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
+pub(crate) use check::{Checked, check};
 pub(crate) use editing::{EditError, EditResult, EditScope, ProposedRules, Snapshot};
 pub(crate) use history::{HistoryEntry, NoSuchRevision, Page};
 pub(crate) use migrate::Migrated;
