@@ -523,8 +523,8 @@ CREATE TRIGGER whole BEFORE UPDATE OR DELETE ON rate_limit_history FOR EACH ROW 
 CREATE FUNCTION trypema_rules() RETURNS json LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
     SELECT json_build_object(
         'version', (SELECT json_build_array(revision, set_id, change_id) FROM rate_limit_state),
-        'unit', (SELECT json_agg(json_build_array(revision, json_strip_nulls(to_json(u)))) FROM rate_limit_units u),
-        'rule', (SELECT json_agg(json_build_array(revision, json_strip_nulls(to_json(r)))) FROM rate_limit_rules r),
-        'override', (SELECT json_agg(json_build_array(revision, json_strip_nulls(to_json(o)))) FROM rate_limit_overrides o),
-        'list', (SELECT json_agg(json_build_array(revision, json_strip_nulls(to_json(l)))) FROM rate_limit_lists l))
+        'unit', (SELECT json_agg(json_build_array(revision, to_json(u))) FROM rate_limit_units u),
+        'rule', (SELECT json_agg(json_build_array(revision, to_json(r))) FROM rate_limit_rules r),
+        'override', (SELECT json_agg(json_build_array(revision, to_json(o))) FROM rate_limit_overrides o),
+        'list', (SELECT json_agg(json_build_array(revision, to_json(l))) FROM rate_limit_lists l))
 $$;

@@ -26,7 +26,6 @@ pub(crate) use check::{Checked, check};
 pub(crate) use editing::{EditError, EditResult, EditScope, ProposedRules, Snapshot};
 pub(crate) use history::{HistoryEntry, NoSuchRevision, Page};
 pub(crate) use migrate::Migrated;
-pub(crate) use row::ListName;
 pub(crate) use stored::{InvalidStoredRules, StoredRules, Version};
 
 use crate::background_worker::{BackgroundWorkers, Worker, WorkerError};

@@ -1,6 +1,7 @@
 //! Validates stored rules for somebody who changes them with SQL: before a COMMIT, or after it.
 
 use serde_json::{Value, json};
+use sqlx::Row;
 use thiserror::Error;
 use trypema::rules::{Document, RuleProblem, Rules};
 
@@ -93,7 +94,8 @@ impl Database {
     /// Returns the committed rules, as the function `trypema_rules` does.
     pub(crate) async fn stored_text(&self) -> Result<String, DatabaseError> {
         let mut session = self.session(Purpose::Reading).await?;
-        with_timeout(stored::text(&mut session.connection)).await
+        let everything = with_timeout(stored::everything(&mut session.connection)).await?;
+        Ok(everything.try_get(0)?)
     }
 }
 

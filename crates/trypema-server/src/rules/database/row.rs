@@ -49,32 +49,6 @@ static RULE_FIELDS: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     schema.as_value()["properties"].as_object().into_iter().flat_map(Map::keys).cloned().collect()
 });
 
-/// A row of `rate_limit_units`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct UnitRow {
-    pub(super) name: String,
-}
-
-/// A row of `rate_limit_lists`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(super) struct ListRow {
-    pub(super) list: ListName,
-    pub(super) attribute: String,
-    pub(super) value: String,
-}
-
-/// The name of a list.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum ListName {
-    /// Requests with one of its values pass every rule.
-    Allow,
-    /// Requests with one of its values are denied.
-    Block,
-}
-
 /// Returns the row of a rule.
 pub(super) fn of_rule(rule: &Rule) -> Value {
     let mut fields = object(rule);
@@ -150,7 +124,7 @@ pub(super) fn override_of_key(body: &str) -> Result<Override, String> {
 
 fn read<T: DeserializeOwned>(list: &str, fields: Map<String, Value>) -> Result<T, String> {
     let fields = Value::Object(fields);
-    serde_json::from_value(fields.clone()).map_err(|error| {
+    T::deserialize(&fields).map_err(|error| {
         // A document finds every problem, and names the fields.
         let text = json!({list: [fields]}).to_string();
         let document = serde_json::from_str::<Document<'_>>(&text).ok();

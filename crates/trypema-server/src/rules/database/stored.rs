@@ -6,13 +6,13 @@ use std::fmt;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row as _};
 use thiserror::Error;
 use trypema::rules::{InvalidRules, Rule, RuleSet, Rules};
 
-use super::row::{self, ListRow, UnitRow};
-use super::{Database, DatabaseError, DatabaseSession, Purpose, query, with_timeout};
-use crate::rules::change::{Item, ItemKind, ItemName, ListEntry, Unit};
+use super::{Database, DatabaseError, DatabaseSession, Purpose, query, row, with_timeout};
+use crate::rules::change::{Item, ItemKind, ItemName};
 
 /// The number of invalid rows that an error lists: nobody repairs more at once.
 const MAX_LISTED: usize = 100;
@@ -186,11 +186,8 @@ pub(super) fn item(kind: ItemKind, body: &str) -> Result<Item, String> {
     Ok(match kind {
         ItemKind::Rule => Item::Rule(Box::new(row::rule(body)?)),
         ItemKind::Override => Item::Override(Box::new(row::override_of_key(body)?)),
-        ItemKind::List => {
-            let ListRow { list, attribute, value } = read(body)?;
-            Item::ListEntry(ListEntry { list, attribute, value })
-        }
-        ItemKind::Unit => Item::Unit(Unit { name: read::<UnitRow>(body)?.name }),
+        ItemKind::List => Item::ListEntry(read(body)?),
+        ItemKind::Unit => Item::Unit(read(body)?),
     })
 }
 
@@ -256,18 +253,17 @@ async fn version(connection: &mut PgConnection) -> Result<Version, DatabaseError
 }
 
 pub(super) async fn read(session: &mut DatabaseSession<'_>) -> Result<StoredRules, DatabaseError> {
-    let everything = text(&mut session.connection).await?;
+    let everything = everything(&mut session.connection).await?;
     let stored = session.work(move || {
-        let stored = StoredRules::parse(&everything);
+        let stored = StoredRules::parse(everything.try_get(0)?);
         Ok(stored.map_err(|error| sqlx::Error::Decode(error.into()))?)
     });
     stored.await.unwrap_or_else(|error| Err(error.into()))
 }
 
-/// Returns everything that is stored, as this transaction sees it.
-pub(super) async fn text(connection: &mut PgConnection) -> Result<String, DatabaseError> {
-    let row = query(EVERYTHING).fetch_one(connection).await.map_err(not_migrated)?;
-    Ok(row.try_get(0)?)
+/// Returns everything that is stored, as this transaction sees it: one text.
+pub(super) async fn everything(connection: &mut PgConnection) -> Result<PgRow, DatabaseError> {
+    query(EVERYTHING).fetch_one(connection).await.map_err(not_migrated)
 }
 
 /// Converts a revision of the database; a negative one becomes 0.

@@ -9,7 +9,7 @@ use sqlx::{AssertSqlSafe, PgConnection};
 
 use super::stored::BadRow;
 use super::{DatabaseError, query, row};
-use crate::rules::change::{Item, ItemKind, ListEntry, StoredChange, Unit};
+use crate::rules::change::{Item, ItemKind, StoredChange};
 
 const RULE_COLUMNS: &str = "id, name, key_pattern, scope, algorithm, limit_count, window_seconds, burst_limit, refill_rate, \
      extra, plan_tiers, endpoints, action, priority, enabled, candidate_for";
@@ -42,7 +42,7 @@ impl Statements {
             ),
             delete: format!("DELETE FROM {table} AS stored USING {rows} WHERE {is_same}"),
             delete_bad: format!(
-                "DELETE FROM {table} AS stored WHERE json_strip_nulls(to_json(stored))::text \
+                "DELETE FROM {table} AS stored WHERE to_json(stored)::text \
                  IN (SELECT jsonb_array_elements_text($1::jsonb))"
             ),
         }
@@ -62,10 +62,8 @@ fn row_of(item: &Item) -> Option<Value> {
     Some(match item {
         Item::Rule(rule) => row::of_rule(rule),
         Item::Override(item) => row::of_override(item),
-        Item::ListEntry(ListEntry { list, attribute, value }) => {
-            json!({"list": list, "attribute": attribute, "value": value})
-        }
-        Item::Unit(Unit { name }) => json!({"name": name}),
+        Item::ListEntry(listed) => json!(listed),
+        Item::Unit(unit) => json!(unit),
         Item::Unreadable(_) => return None,
     })
 }

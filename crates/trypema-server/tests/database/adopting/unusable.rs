@@ -23,7 +23,7 @@ const BAD: [(&str, &str, &str); 12] = [
     (
         "5",
         "algorithm = 'token_bucket', limit_count = 2147483647, window_seconds = 31622399, burst_limit = 2147483629",
-        "burst_limit",
+        "cannot be counted exactly",
     ),
     ("6", "algorithm = 'token_bucket', burst_limit = 10, refill_rate = 0.0000001", "refill_rate: "),
 ];

@@ -13,8 +13,8 @@ use crate::front::http::response::json;
 use crate::front::http::text::decoded_path;
 use crate::front::http::{AdminApi, RouteResult};
 use crate::net::ConnectionSlot;
-use crate::rules::change::canonical_value;
-use crate::rules::database::{EditScope, ListName, ProposedRules};
+use crate::rules::change::{ListName, canonical_value};
+use crate::rules::database::{EditScope, ProposedRules};
 
 /// The stored lists: values by attribute.
 #[derive(Debug, Serialize, JsonSchema)]

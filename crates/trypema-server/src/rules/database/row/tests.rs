@@ -65,6 +65,10 @@ fn what_a_row_cannot_say_is_named() {
         (r#""extra": {"refill_rate": 1}"#, "extra.refill_rate: use the column refill_rate"),
         (r#""extra": {"priority": 1}"#, "extra.priority: use the column"),
         (r#""extra": {"strategy": {}}"#, "extra.strategy: use the column"),
+        // Without the condition, the rule would apply to every request.
+        (r#""extra": {"when": {"model": null}}"#, "extra.when.model: "),
+        (r#""extra": {"postpaid": null}"#, "extra.postpaid: "),
+        (r#""extra": {"share": null}, "name": null"#, ""),
         (r#""extra": []"#, "extra: need an object"),
         (r#""extra": {"share": 1e999}"#, "extra: number out of range"),
         (r#""window_seconds": -5"#, "window_seconds: -5 seconds is not a valid duration"),
