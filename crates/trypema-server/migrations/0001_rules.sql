@@ -1,7 +1,8 @@
 -- Rules, what was changed of them, and the revision that moves with every change. PostgreSQL 14 or later.
 --
--- Everything holds for changes that are made by hand, too: constraints refuse what `trypema rules validate` would refuse, and
--- triggers keep the history, move the revision and tell the servers.
+-- Documented columns have constraints, which refuse only what the compiler refuses. All other fields of rules are in `extra`,
+-- which the compiler alone validates: `trypema rules check --database` runs it before a COMMIT. Triggers keep the history, move the
+-- revision and tell the servers, for changes by hand, too.
 
 DO $$
 BEGIN
@@ -85,7 +86,7 @@ EXCEPTION WHEN invalid_text_representation THEN
 END
 $$;
 
--- The key of an override as servers count it: IPv6 by its /64, a mapped IPv4 address as IPv4.
+-- The key of an override with its address as servers count it: IPv6 by its /64, a mapped IPv4 address as IPv4.
 CREATE FUNCTION trypema_folded(key jsonb) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     address inet;
@@ -103,56 +104,79 @@ EXCEPTION WHEN invalid_text_representation THEN
 END
 $$;
 
--- Numbers ----------------------------------------------------------------------------------------------------------------
+-- A segment of a path without needless percent-encoding: of `/` and `%` it is needed. Fails if it is no text.
+CREATE FUNCTION trypema_segment(value text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    part  text;
+    bytes bytea := '';
+BEGIN
+    IF strpos(value, '%') = 0 THEN
+        RETURN value;
+    END IF;
+    FOR part IN SELECT piece[1] FROM regexp_matches(value, '%[0-9A-Fa-f]{2}|%|[^%]+', 'g') AS piece LOOP
+        bytes := bytes || CASE
+            WHEN part = '%' OR part = '%25' THEN '%25'::bytea
+            WHEN lower(part) = '%2f' THEN '%2F'::bytea
+            WHEN part LIKE '\%__' AND strpos(part, '%') = 1 THEN decode(substr(part, 2), 'hex')
+            ELSE convert_to(part, 'UTF8')
+        END;
+    END LOOP;
+    RETURN convert_from(bytes, 'UTF8');
+END
+$$;
 
--- A length of time: up to a leap year.
-CREATE FUNCTION trypema_is_window(seconds numeric) RETURNS boolean LANGUAGE sql IMMUTABLE
-RETURN seconds IS NOT NULL AND seconds > 0 AND seconds <= 31622400;
+-- A path as servers count it: without a query, empty segments, `.`, `..` and needless percent-encoding. NULL if it is no text.
+-- A segment that is no text does not matter if `..` removes it.
+CREATE FUNCTION trypema_path(value text) RETURNS text LANGUAGE plpgsql IMMUTABLE SET search_path FROM CURRENT AS $$
+DECLARE
+    segment  text;
+    path     text;
+    segments text[] := '{}';
+BEGIN
+    IF value IS NULL THEN
+        RETURN NULL;
+    END IF;
+    FOREACH segment IN ARRAY regexp_split_to_array(substring(value FROM '^[^?#]*'), '/|%2[fF]') LOOP
+        IF strpos(segment, '%') > 0 THEN
+            BEGIN
+                segment := trypema_segment(segment);
+            EXCEPTION WHEN character_not_in_repertoire OR untranslatable_character THEN
+                segment := chr(65533);
+            END;
+        END IF;
+        IF segment = '..' THEN
+            segments := segments[1:cardinality(segments) - 1];
+        ELSIF segment NOT IN ('', '.') THEN
+            segments := segments || segment;
+        END IF;
+    END LOOP;
+    path := '/' || array_to_string(segments, '/');
+    RETURN CASE WHEN strpos(path, chr(65533)) = 0 THEN path END;
+END
+$$;
 
--- Integers up to 2^53 - 1 are exact in Lua.
-CREATE FUNCTION trypema_is_count(value bigint, most bigint) RETURNS boolean LANGUAGE sql IMMUTABLE
-RETURN value IS NOT NULL AND value BETWEEN 1 AND most;
+-- The key of an override as servers count it: IPv6 by its /64, a mapped IPv4 address as IPv4, and a path in its usual form.
+CREATE FUNCTION trypema_counted(key jsonb) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE SET search_path FROM CURRENT AS $$
+BEGIN
+    IF key ? 'endpoint' THEN
+        RETURN trypema_folded(key) || jsonb_build_object('endpoint', trypema_path(key ->> 'endpoint'));
+    END IF;
+    RETURN trypema_folded(key);
+END
+$$;
 
--- A bucket that Lua counts exactly: it holds `tokens`, and is full again after `refill_us`.
-CREATE FUNCTION trypema_is_exact(tokens bigint, refill_us numeric) RETURNS boolean LANGUAGE sql IMMUTABLE
-RETURN trypema_is_count(tokens, 9007199254740991)
-   AND CASE WHEN refill_us BETWEEN 1 AND 31622400000000
-            THEN tokens::numeric * (refill_us / gcd(tokens::numeric, refill_us)) <= 9007199254740991
-            ELSE false END;
+-- What is stored ---------------------------------------------------------------------------------------------------------
 
--- A token bucket: `limit_count` tokens per window, or a refill rate; its size is `burst_limit`, or else `limit_count`.
-CREATE FUNCTION trypema_is_bucket(limit_count bigint, window_seconds numeric, burst_limit bigint, refill_rate numeric)
-RETURNS boolean LANGUAGE sql IMMUTABLE
-RETURN CASE
-    WHEN coalesce(burst_limit, limit_count) IS NULL OR coalesce(burst_limit, limit_count) < 1 THEN false
-    WHEN refill_rate IS NOT NULL AND window_seconds IS NOT NULL THEN false
-    WHEN refill_rate IS NOT NULL AND (refill_rate <= 0 OR refill_rate > 100000000) THEN false
-    WHEN refill_rate IS NOT NULL AND coalesce(burst_limit, limit_count)::float8 / refill_rate::float8 > 31622400 THEN false
-    WHEN refill_rate IS NOT NULL
-        THEN trypema_is_exact(coalesce(burst_limit, limit_count),
-                              ceil(coalesce(burst_limit, limit_count)::float8 / refill_rate::float8 * 1e6)::numeric)
-    WHEN limit_count IS NULL OR limit_count < 1 OR NOT trypema_is_window(window_seconds) THEN false
-    ELSE trypema_is_exact(coalesce(burst_limit, limit_count),
-                          div(window_seconds * 1000000 * coalesce(burst_limit, limit_count) + limit_count - 1, limit_count))
-END;
+-- The units that rules count besides requests.
+CREATE TABLE rate_limit_units (
+    name       text PRIMARY KEY,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    -- That of the last change.
+    revision   bigint NOT NULL DEFAULT 0,
 
--- Up to sixteen buckets: [{"limit_count": 10, "window_seconds": 1, "burst_limit": 20}, ...].
-CREATE FUNCTION trypema_are_buckets(limits jsonb) RETURNS boolean LANGUAGE sql IMMUTABLE
-RETURN CASE WHEN jsonb_typeof(limits) <> 'array' THEN false ELSE (
-    SELECT count(*) BETWEEN 1 AND 16
-       AND coalesce(bool_and(
-               CASE WHEN jsonb_typeof(bucket) = 'object'
-                     AND bucket - '{limit_count,window_seconds,burst_limit}'::text[] = '{}'
-                     AND jsonb_typeof(bucket -> 'limit_count') = 'number'
-                     AND jsonb_typeof(bucket -> 'window_seconds') = 'number'
-                     AND coalesce(jsonb_typeof(bucket -> 'burst_limit'), 'null') IN ('number', 'null')
-                    THEN trypema_is_bucket((bucket ->> 'limit_count')::bigint,
-                                           (bucket ->> 'window_seconds')::numeric(20, 6),
-                                           (bucket ->> 'burst_limit')::bigint, NULL)
-                    ELSE false END
-           ), false)
-    FROM jsonb_array_elements(limits) AS bucket
-) END;
+    CONSTRAINT unit_has_1_to_64_letters_digits_underscores_dashes_dots CHECK (trypema_is_name(name)),
+    CONSTRAINT unit_is_not_requests CHECK (name <> 'requests')
+);
 
 -- What rules and overrides have in common: an algorithm and its numbers. It is copied with its constraints, and then dropped.
 CREATE TABLE trypema_numbers (
@@ -162,48 +186,34 @@ CREATE TABLE trypema_numbers (
     -- token_bucket
     burst_limit         bigint,
     refill_rate         numeric,
-    limits              jsonb,
-    -- absolute, suppressed
-    group_ms            bigint,
-    hard_limit_factor   double precision,
-    -- abuse
-    temp_window_seconds numeric(20, 6),
-    temp_threshold      bigint,
-    temp_block_seconds  numeric(20, 6),
-    long_window_seconds numeric(20, 6),
-    long_threshold      bigint,
-    long_block_seconds  numeric(20, 6),
-    while_blocked       varchar(20),
+    -- Every other field, in the notation of rules files: {"if_missing": "deny", "per": "month"}.
+    extra               jsonb NOT NULL DEFAULT '{}',
 
     CONSTRAINT algorithm_is_known CHECK (
-        algorithm IN ('absolute', 'suppressed', 'token_bucket', 'sliding_window', 'fixed_window', 'abuse')),
-    CONSTRAINT limit_count_is_not_negative CHECK (limit_count >= 0),
-    CONSTRAINT limit_count_and_window_seconds_are_allowed CHECK (CASE algorithm
-        WHEN 'absolute' THEN trypema_is_count(limit_count, 9007199254740990) AND trypema_is_window(window_seconds)
-        WHEN 'suppressed' THEN trypema_is_count(limit_count, 9007199254740990) AND trypema_is_window(window_seconds)
-        WHEN 'sliding_window' THEN trypema_is_count(limit_count, 4294967295) AND trypema_is_window(window_seconds)
-        WHEN 'fixed_window' THEN trypema_is_count(limit_count, 9007199254740991) AND trypema_is_window(window_seconds)
-        WHEN 'token_bucket' THEN true
-        ELSE limit_count IS NULL AND window_seconds IS NULL END),
-    CONSTRAINT token_bucket_is_allowed CHECK (CASE
-        WHEN algorithm IS DISTINCT FROM 'token_bucket' THEN burst_limit IS NULL AND refill_rate IS NULL AND limits IS NULL
-        WHEN limits IS NULL THEN trypema_is_bucket(limit_count, window_seconds, burst_limit, refill_rate)
-        ELSE num_nonnulls(limit_count, window_seconds, burst_limit, refill_rate) = 0 AND trypema_are_buckets(limits) END),
-    CONSTRAINT group_ms_is_allowed CHECK (
-        group_ms IS NULL OR (algorithm IN ('absolute', 'suppressed') AND group_ms BETWEEN 1 AND 3600000)),
-    CONSTRAINT hard_limit_factor_is_allowed CHECK (
-        hard_limit_factor IS NULL OR (algorithm = 'suppressed' AND hard_limit_factor BETWEEN 1 AND 1000000)),
-    CONSTRAINT abuse_is_allowed CHECK (CASE
-        WHEN algorithm = 'abuse' THEN
-            trypema_is_window(temp_window_seconds) AND trypema_is_window(temp_block_seconds)
-            AND trypema_is_window(long_window_seconds) AND trypema_is_window(long_block_seconds)
-            AND trypema_is_count(temp_threshold, 10000) AND trypema_is_count(long_threshold, 10000)
-            AND coalesce(while_blocked, 'count') IN ('count', 'lengthen', 'ignore')
-        ELSE num_nonnulls(temp_window_seconds, temp_threshold, temp_block_seconds, long_window_seconds, long_threshold,
-                          long_block_seconds, while_blocked) = 0 END)
+        algorithm IN ('absolute', 'suppressed', 'token_bucket', 'sliding_window', 'fixed_window', 'abuse', 'concurrency')),
+    -- Integers up to 2^53 - 1 are exact in Lua.
+    CONSTRAINT limit_count_is_allowed CHECK (CASE
+        WHEN algorithm IS NULL OR algorithm = 'abuse' THEN limit_count IS NULL
+        WHEN algorithm = 'token_bucket' THEN limit_count IS NULL OR limit_count >= 0
+        ELSE limit_count IS NOT NULL AND limit_count BETWEEN 1 AND CASE algorithm
+            WHEN 'sliding_window' THEN 4294967295
+            WHEN 'absolute' THEN 9007199254740990
+            WHEN 'suppressed' THEN 9007199254740990
+            ELSE 9007199254740991 END END),
+    -- Up to a leap year. A token bucket may have a refill rate instead, and a fixed window a calendar.
+    CONSTRAINT window_seconds_is_allowed CHECK (CASE
+        WHEN algorithm IS NULL OR algorithm IN ('abuse', 'concurrency') THEN window_seconds IS NULL
+        WHEN window_seconds IS NULL THEN algorithm IN ('token_bucket', 'fixed_window')
+        ELSE window_seconds > 0 AND window_seconds <= 31622400 END),
+    CONSTRAINT burst_limit_is_allowed CHECK (
+        burst_limit IS NULL OR algorithm IS NOT DISTINCT FROM 'token_bucket' AND burst_limit BETWEEN 1 AND 9007199254740991),
+    CONSTRAINT refill_rate_is_allowed CHECK (
+        refill_rate IS NULL
+        OR algorithm IS NOT DISTINCT FROM 'token_bucket' AND refill_rate > 0 AND refill_rate <= 100000000),
+    CONSTRAINT extra_is_an_object_with_known_keys CHECK (CASE jsonb_typeof(extra) WHEN 'object' THEN extra - '{
+        unit,postpaid,when,max_delay,if_missing,on_store_failure,share,
+        group,hard_limit_factor,limits,per,zone,starts,temp,long,while_blocked,hold}'::text[] = '{}' ELSE false END)
 );
-
--- What is stored ---------------------------------------------------------------------------------------------------------
 
 CREATE TABLE rate_limit_rules (
     id               text PRIMARY KEY DEFAULT gen_random_uuid()::text,
@@ -213,8 +223,8 @@ CREATE TABLE rate_limit_rules (
     key_pattern      varchar(255),
     scope            varchar(20) NOT NULL,
 
-    -- Algorithm and limits
-    LIKE trypema_numbers INCLUDING CONSTRAINTS,
+    -- Algorithm and limits, and every other field
+    LIKE trypema_numbers INCLUDING CONSTRAINTS INCLUDING DEFAULTS,
 
     -- Targeting
     plan_tiers       varchar[] NOT NULL DEFAULT '{}',
@@ -222,14 +232,11 @@ CREATE TABLE rate_limit_rules (
 
     -- Behaviour
     action           varchar(20) NOT NULL DEFAULT 'reject',
-    max_delay_seconds numeric(20, 6),
-    on_store_failure varchar(20),
     priority         integer NOT NULL DEFAULT 100,
     enabled          boolean NOT NULL DEFAULT true,
 
     -- A candidate beside a live rule
     candidate_for    text REFERENCES rate_limit_rules DEFERRABLE INITIALLY DEFERRED,
-    share            double precision,
 
     created_at       timestamptz NOT NULL DEFAULT now(),
     updated_at       timestamptz NOT NULL DEFAULT now(),
@@ -247,12 +254,7 @@ CREATE TABLE rate_limit_rules (
     CONSTRAINT algorithm_is_given CHECK (algorithm IS NOT NULL),
     CONSTRAINT plan_tiers_are_texts CHECK (trypema_are_texts(plan_tiers::text[])),
     CONSTRAINT endpoints_are_allowed CHECK (trypema_are_endpoints(endpoints::text[])),
-    CONSTRAINT action_is_known CHECK (action IN ('reject', 'throttle', 'log_only')),
-    CONSTRAINT max_delay_is_for_throttle_and_up_to_an_hour CHECK (
-        max_delay_seconds IS NULL OR (action = 'throttle' AND max_delay_seconds > 0 AND max_delay_seconds <= 3600)),
-    CONSTRAINT on_store_failure_is_known CHECK (on_store_failure IN ('error', 'allow', 'deny')),
-    CONSTRAINT share_is_for_candidates_and_up_to_1 CHECK (
-        share IS NULL OR (candidate_for IS NOT NULL AND share > 0 AND share <= 1))
+    CONSTRAINT action_is_known CHECK (action IN ('reject', 'throttle', 'log_only'))
 );
 
 CREATE INDEX ON rate_limit_rules (candidate_for) WHERE candidate_for IS NOT NULL;
@@ -263,7 +265,7 @@ CREATE TABLE rate_limit_overrides (
     -- A value for each placeholder of the rule: {"user": "ann"}.
     key        jsonb NOT NULL,
     verdict    varchar(20),
-    LIKE trypema_numbers INCLUDING CONSTRAINTS,
+    LIKE trypema_numbers INCLUDING CONSTRAINTS INCLUDING DEFAULTS,
     created_at timestamptz NOT NULL DEFAULT now(),
     updated_at timestamptz NOT NULL DEFAULT now(),
     revision   bigint NOT NULL DEFAULT 0,
@@ -273,10 +275,13 @@ CREATE TABLE rate_limit_overrides (
         jsonb_typeof(key) = 'object' AND NOT jsonb_path_exists(key, 'strict $.* ? (@.type() != "string")')),
     CONSTRAINT key_has_at_most_2048_bytes CHECK (octet_length(key::text) <= 2048),
     CONSTRAINT verdict_is_known CHECK (verdict IN ('allow', 'block')),
+    -- A value that is no text is refused by key_is_an_object_of_texts.
+    CONSTRAINT endpoint_of_key_is_text CHECK (
+        jsonb_typeof(key -> 'endpoint') <> 'string' OR trypema_path(key ->> 'endpoint') IS NOT NULL),
     CONSTRAINT either_a_verdict_or_numbers CHECK (num_nonnulls(verdict, algorithm) = 1)
 );
 
-CREATE UNIQUE INDEX one_override_for_each_key ON rate_limit_overrides (rule_id, trypema_folded(key));
+CREATE UNIQUE INDEX one_override_for_each_key ON rate_limit_overrides (rule_id, trypema_counted(key));
 
 -- Values of attributes that pass every rule, or none.
 CREATE TABLE rate_limit_lists (
@@ -392,9 +397,9 @@ CREATE INDEX ON rate_limit_revisions (transaction);
 CREATE TABLE rate_limit_history (
     id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     revision bigint NOT NULL REFERENCES rate_limit_revisions ON DELETE CASCADE,
-    -- rule, override, list
+    -- unit, rule, override, list
     kind     text NOT NULL,
-    -- The rule's id; with the key of an override; the list, the attribute and the value.
+    -- The unit; the rule's id; with the key of an override; the list, the attribute and the value.
     name     text NOT NULL,
     before   jsonb,
     after    jsonb
@@ -440,7 +445,7 @@ BEGIN
         END IF;
     END IF;
     NEW.revision := trypema_revision();
-    IF TG_TABLE_NAME <> 'rate_limit_lists' THEN
+    IF TG_TABLE_NAME NOT IN ('rate_limit_lists', 'rate_limit_units') THEN
         NEW.updated_at := now();
     END IF;
     RETURN NEW;
@@ -451,6 +456,7 @@ CREATE FUNCTION trypema_name(kind text, written jsonb) RETURNS text LANGUAGE sql
 RETURN CASE kind
     WHEN 'rule' THEN written ->> 'id'
     WHEN 'override' THEN (written ->> 'rule_id') || ' ' || (written ->> 'key')
+    WHEN 'unit' THEN written ->> 'name'
     ELSE (written ->> 'list') || ' ' || (written ->> 'attribute') || ' ' || (written ->> 'value')
 END;
 
@@ -491,19 +497,34 @@ BEGIN
 END
 $$;
 
-CREATE TRIGGER lock BEFORE INSERT OR UPDATE OR DELETE ON rate_limit_rules FOR EACH STATEMENT EXECUTE FUNCTION trypema_lock();
-CREATE TRIGGER lock BEFORE INSERT OR UPDATE OR DELETE ON rate_limit_overrides FOR EACH STATEMENT EXECUTE FUNCTION trypema_lock();
-CREATE TRIGGER lock BEFORE INSERT OR UPDATE OR DELETE ON rate_limit_lists FOR EACH STATEMENT EXECUTE FUNCTION trypema_lock();
-CREATE TRIGGER stamp BEFORE INSERT OR UPDATE ON rate_limit_rules FOR EACH ROW EXECUTE FUNCTION trypema_stamp();
-CREATE TRIGGER stamp BEFORE INSERT OR UPDATE ON rate_limit_overrides FOR EACH ROW EXECUTE FUNCTION trypema_stamp();
-CREATE TRIGGER stamp BEFORE INSERT OR UPDATE ON rate_limit_lists FOR EACH ROW EXECUTE FUNCTION trypema_stamp();
-CREATE TRIGGER record AFTER INSERT OR UPDATE OR DELETE ON rate_limit_rules FOR EACH ROW EXECUTE FUNCTION trypema_record('rule');
-CREATE TRIGGER record AFTER INSERT OR UPDATE OR DELETE ON rate_limit_overrides FOR EACH ROW EXECUTE FUNCTION trypema_record('override');
-CREATE TRIGGER record AFTER INSERT OR UPDATE OR DELETE ON rate_limit_lists FOR EACH ROW EXECUTE FUNCTION trypema_record('list');
-CREATE TRIGGER no_truncate BEFORE TRUNCATE ON rate_limit_rules EXECUTE FUNCTION trypema_refuse_truncate();
-CREATE TRIGGER no_truncate BEFORE TRUNCATE ON rate_limit_overrides EXECUTE FUNCTION trypema_refuse_truncate();
-CREATE TRIGGER no_truncate BEFORE TRUNCATE ON rate_limit_lists EXECUTE FUNCTION trypema_refuse_truncate();
+DO $$
+DECLARE
+    kind text;
+BEGIN
+    FOREACH kind IN ARRAY ARRAY['unit', 'rule', 'override', 'list'] LOOP
+        EXECUTE format($trigger$
+            CREATE TRIGGER lock BEFORE INSERT OR UPDATE OR DELETE ON %1$I FOR EACH STATEMENT EXECUTE FUNCTION trypema_lock();
+            CREATE TRIGGER stamp BEFORE INSERT OR UPDATE ON %1$I FOR EACH ROW EXECUTE FUNCTION trypema_stamp();
+            CREATE TRIGGER record AFTER INSERT OR UPDATE OR DELETE ON %1$I FOR EACH ROW EXECUTE FUNCTION trypema_record(%2$L);
+            CREATE TRIGGER no_truncate BEFORE TRUNCATE ON %1$I EXECUTE FUNCTION trypema_refuse_truncate();
+        $trigger$, format('rate_limit_%ss', kind), kind);
+    END LOOP;
+END
+$$;
 CREATE TRIGGER no_truncate BEFORE TRUNCATE ON rate_limit_history EXECUTE FUNCTION trypema_refuse_forgetting();
 -- What a revision takes along is in a trigger's depth already.
 CREATE TRIGGER whole BEFORE UPDATE OR DELETE ON rate_limit_history FOR EACH ROW WHEN (pg_trigger_depth() = 0)
     EXECUTE FUNCTION trypema_refuse_forgetting();
+
+-- Reading ----------------------------------------------------------------------------------------------------------------
+
+-- All stored rules, as the calling transaction sees them: each table's rows with their revisions. Servers read this, and so does
+-- `trypema rules check --database -`.
+CREATE FUNCTION trypema_rules() RETURNS json LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
+    SELECT json_build_object(
+        'version', (SELECT json_build_array(revision, set_id, change_id) FROM rate_limit_state),
+        'unit', (SELECT json_agg(json_build_array(revision, to_json(u))) FROM rate_limit_units u),
+        'rule', (SELECT json_agg(json_build_array(revision, to_json(r))) FROM rate_limit_rules r),
+        'override', (SELECT json_agg(json_build_array(revision, to_json(o))) FROM rate_limit_overrides o),
+        'list', (SELECT json_agg(json_build_array(revision, to_json(l))) FROM rate_limit_lists l))
+$$;

@@ -1,5 +1,5 @@
--- Copies the rows of an adopted table back, after the last migration. A row that violates a constraint, or
--- that the table cannot store exactly, is set aside. So all constraints hold, and no row is lost.
+-- Copies the rows of an adopted table back, after the last migration. A row that the compiler refuses, that violates a constraint, or
+-- that the table cannot store exactly, is set aside. So the rules can be put in force, and no row is lost.
 
 SET CONSTRAINTS ALL IMMEDIATE;
 
@@ -44,10 +44,13 @@ BEGIN
     WHERE a.attrelid = 'trypema_adopted'::regclass AND a.attnum > 0 AND NOT a.attisdropped;
 
     FOR adopted IN
-        SELECT a.ctid AS place, a.id::text AS id, to_jsonb(a) AS original, count(*) OVER (PARTITION BY a.id) AS copies
-        FROM trypema_adopted a ORDER BY a.id
+        SELECT a.ctid AS place, a.id::text AS id, to_jsonb(a) AS original, count(*) OVER (PARTITION BY a.id) AS copies, refused.reason
+        FROM trypema_adopted a LEFT JOIN trypema_refused refused ON refused.place = a.ctid ORDER BY a.id
     LOOP
         BEGIN
+            IF adopted.reason IS NOT NULL THEN
+                RAISE EXCEPTION '%', adopted.reason;
+            END IF;
             IF adopted.copies > 1 THEN
                 RAISE EXCEPTION '% rows have this id', adopted.copies;
             END IF;
@@ -64,11 +67,7 @@ BEGIN
             GET STACKED DIAGNOSTICS said = MESSAGE_TEXT, violated = CONSTRAINT_NAME, violated_column = COLUMN_NAME;
             INSERT INTO rate_limit_unusable_rules (id, reason, original)
             VALUES (adopted.id, CASE SQLSTATE WHEN '23502' THEN violated_column || ' is NULL'
-                                              WHEN '23514' THEN CASE violated
-                                                  -- A trigger names the columns, after the rule, which is in `id`.
-                                                  WHEN 'numbers_are_allowed' THEN substr(said,
-                                                      char_length(format('rule "%s": ', coalesce(adopted.id, '<NULL>'))) + 1)
-                                                  ELSE 'violates the constraint ' || violated END
+                                              WHEN '23514' THEN 'violates the constraint ' || violated
                                               ELSE said END, adopted.original);
         END;
     END LOOP;

@@ -1,23 +1,22 @@
 //! `trypema rules`.
 
+mod database;
 mod hints;
 mod set;
 mod stored;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use clap::Subcommand;
 use trypema::rules::{RuleSet, Rules as Definition};
 
+use self::database::{Check, DatabaseArguments};
 use self::hints::hints;
 use self::set::Assignment;
 use super::confirm::Confirmation;
 use super::service::AdminService;
 use super::{failed, print};
-use crate::rules::database::{Database, Migrated};
-use crate::secret::{Secret, SecretSource};
 
 /// Work with rules
 #[derive(Debug, Subcommand)]
@@ -31,8 +30,11 @@ pub(super) enum Rules {
     },
     /// Print the JSON Schema of rules files, for editors
     Schema,
-    /// Create the tables for rules in PostgreSQL, or upgrade them
-    Migrate(Migrate),
+    /// Create the tables for rules in PostgreSQL, or adopt an existing table `rate_limit_rules` with its rows
+    Migrate(DatabaseArguments),
+    /// Validate the rules in PostgreSQL: exit code 0 if servers can put them in force, 1 otherwise. Problems are reported
+    /// with rule and column
+    Check(Check),
     /// Replace the stored rules with those of a file: shows what changes, then applies it
     Apply {
         /// File in YAML
@@ -103,17 +105,6 @@ pub(super) enum Rules {
     },
 }
 
-/// Create the tables for rules in PostgreSQL, or adopt an existing table `rate_limit_rules` with its rows
-#[derive(Debug, clap::Args)]
-pub(super) struct Migrate {
-    /// URL of PostgreSQL: postgres://user:password@host/database
-    #[arg(long, env = "TRYPEMA_DATABASE_URL", hide_env_values = true, value_name = "URL")]
-    database_url: Option<Secret>,
-    /// File that holds the URL
-    #[arg(long, env = "TRYPEMA_DATABASE_URL_FILE", value_name = "FILE")]
-    database_url_file: Option<PathBuf>,
-}
-
 impl Rules {
     pub(super) fn run(self) -> ExitCode {
         let done = match self {
@@ -122,7 +113,8 @@ impl Rules {
                 print(&Definition::schema());
                 Ok(())
             }
-            Self::Migrate(migrate) => return migrate.run(),
+            Self::Migrate(database) => return database::migrate(database),
+            Self::Check(check) => return check.run(),
             Self::Apply { file, confirmation, service } => stored::apply(&file, confirmation, &service),
             Self::Set { id, assignments, confirmation, service } => {
                 set::set(&id, &assignments, confirmation, &service)
@@ -162,47 +154,4 @@ fn validate(files: &[PathBuf]) -> ExitCode {
         }
     }
     code
-}
-
-/// Prints the migrations that ran, and the rows of an adopted table that are not in force.
-fn report(migrated: &Migrated) {
-    if let Some(adopted) = &migrated.adopted {
-        print(&format!("adopted the table rate_limit_rules (rules: {})\n", adopted.rules));
-        for (id, column) in &adopted.filled {
-            print(&format!("rule {id}: {column} was NULL and has its default now\n"));
-        }
-    }
-    match &*migrated.made {
-        [] => print("the tables are up to date\n"),
-        made => print(&format!("migrations applied: {}\n", made.join(", "))),
-    }
-    if !migrated.unusable.is_empty() {
-        let count = migrated.unusable.len();
-        print(&format!("invalid rows, not in force (see rate_limit_unusable_rules): {count}\n"));
-        migrated.unusable.iter().for_each(|rule| print(&format!("  {rule}\n")));
-    }
-}
-
-impl Migrate {
-    fn run(self) -> ExitCode {
-        let address = match SecretSource::of(self.database_url, self.database_url_file) {
-            Ok(Some(address)) => address,
-            Ok(None) => return failed("database_url: set --database-url or --database-url-file"),
-            Err(reason) => return failed(format_args!("database_url: {reason}")),
-        };
-        let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-            Ok(runtime) => runtime,
-            Err(error) => return failed(error),
-        };
-        let migrating = async { Database::new(address, Arc::default())?.migrate().await };
-        match runtime.block_on(migrating) {
-            Ok(migrated) => report(&migrated),
-            Err(error) if error.is_final() => return failed(error),
-            Err(error) => {
-                failed(error);
-                return ExitCode::FAILURE;
-            }
-        }
-        ExitCode::SUCCESS
-    }
 }

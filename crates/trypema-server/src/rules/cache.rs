@@ -2,21 +2,11 @@
 //! unreachable.
 //!
 //! The cache is one hash. Its fields `format`, `set_id`, `revision` and `change_id` mean the same in every
-//! format, so that a server of any version can compare an entry with its own rules. The format describes
-//! the field `rules`:
+//! format, so that a server of any version can compare an entry with its own rules. The format describes the
+//! field `rules`: in format 1 it is [`Rules`] in JSON.
 //!
-//! | `format` | `rules` |
-//! | --- | --- |
-//! | absent | [`Rules`] in JSON, by servers that did not number the format yet |
-//! | `1` | the same |
-//! | `2` | the same, with units, conditions, postpaid rules or calendars |
-//! | `3` | the same, with limits on what is in flight |
-//!
-//! A server writes the oldest format that its rules fit in, so that older servers can read all rules that
-//! they understand.
-//! A server reads its own format and all older ones. It ignores an entry of a newer format, and does not
-//! replace it by its own entry of the same revision. The newer server may store properties of rules that
-//! the older one cannot express, and it can read every older format.
+//! A server ignores an entry of a newer format, and does not replace it by its own entry of the same revision.
+//! The newer server may store properties of rules that the older one cannot express.
 
 mod permissions;
 
@@ -33,20 +23,14 @@ use trypema::redis::client::{
     cmd, pipe,
 };
 use trypema::redis::{RedisConnection, is_not_permitted};
-use trypema::rules::{Numbers, Override, Rule, Rules};
+use trypema::rules::Rules;
 
 pub(crate) use self::permissions::CACHE_COMMANDS;
 use super::database::{KEEPALIVE_INTERVAL, PING_TIMEOUT, StoredRules, Version};
 use crate::background_worker::{BackgroundWorkers, Worker, WorkerError};
 
-/// The newest format that this server reads.
-const FORMAT: u64 = 3;
-/// The format of rules without the strategy concurrency.
-const FORMAT_WITHOUT_CONCURRENCY: u64 = 2;
-/// The format of rules that count requests, without conditions and calendars.
-const FORMAT_OF_REQUESTS: u64 = 1;
-/// The format of entries without a `format` field.
-const NO_FORMAT: u64 = 0;
+/// The format that this server reads and writes.
+const FORMAT: u64 = 1;
 /// The fields that mean the same in every format, in the order that [`Header::new`] expects.
 const HEADER: [&str; 4] = ["format", "set_id", "revision", "change_id"];
 
@@ -83,7 +67,7 @@ pub(crate) enum CacheError {
     Worker(#[from] WorkerError),
     #[error("the rule cache in Redis is malformed: {0}")]
     Unreadable(#[from] serde_json::Error),
-    #[error("the cached rule set has format {0:?}, and this server reads up to {FORMAT}")]
+    #[error("the cached rule set has format {0:?}, and this server reads {FORMAT}")]
     NewerFormat(String),
 }
 
@@ -144,11 +128,10 @@ impl Cache {
 
     /// Writes these rules for a week, replacing any entry.
     pub(crate) async fn store(&self, version: &Version, rules: Arc<Rules>) -> Result<(), CacheError> {
-        let writing = move || (format_of(&rules).to_string(), serde_json::to_string(&*rules));
-        let (format, rules) = self.workers.run(Worker::Changes, writing).await?;
-        let (revision, rules) = (version.revision.to_string(), rules?);
+        let rules = self.workers.run(Worker::Changes, move || serde_json::to_string(&*rules)).await??;
+        let revision = version.revision.to_string();
         let fields = [
-            ("format", &format),
+            ("format", &FORMAT.to_string()),
             ("set_id", &version.set_id),
             ("revision", &revision),
             ("change_id", &version.change_id),
@@ -247,32 +230,6 @@ fn needs_another_connection(error: &RedisError) -> bool {
     !matches!(error.kind(), ErrorKind::Server(ServerErrorKind::NoPerm) | ErrorKind::Extension)
 }
 
-/// Returns the oldest format that these rules fit in.
-fn format_of(rules: &Rules) -> u64 {
-    let of_rules = rules.rules.iter().map(format_of_rule);
-    let of_overrides = rules.overrides.iter().map(format_of_override);
-    let of_units = if rules.units.is_empty() { FORMAT_OF_REQUESTS } else { FORMAT_WITHOUT_CONCURRENCY };
-    of_rules.chain(of_overrides).fold(of_units, u64::max)
-}
-
-fn format_of_rule(rule: &Rule) -> u64 {
-    let has_new_field = rule.unit.is_some() || rule.postpaid || !rule.when.is_empty();
-    let of_fields = if has_new_field { FORMAT_WITHOUT_CONCURRENCY } else { FORMAT_OF_REQUESTS };
-    of_fields.max(format_of_numbers(&rule.strategy))
-}
-
-fn format_of_override(item: &Override) -> u64 {
-    item.strategy.as_ref().map_or(FORMAT_OF_REQUESTS, format_of_numbers)
-}
-
-fn format_of_numbers(numbers: &Numbers) -> u64 {
-    match numbers {
-        Numbers::Concurrency(_) => FORMAT,
-        Numbers::FixedWindow(numbers) if numbers.per.is_some() => FORMAT_WITHOUT_CONCURRENCY,
-        _ => FORMAT_OF_REQUESTS,
-    }
-}
-
 /// The fields of an entry that every format has.
 #[derive(Debug)]
 struct Header {
@@ -284,13 +241,12 @@ struct Header {
 impl Header {
     /// Parses the fields of [`HEADER`]. Returns `None` if a required field is missing.
     fn new(fields: &[Option<Vec<u8>>]) -> Option<Self> {
-        let [format, Some(set_id), Some(revision), Some(change_id), ..] = fields else { return None };
+        let [Some(format), Some(set_id), Some(revision), Some(change_id), ..] = fields else { return None };
         let text = |field: &Vec<u8>| String::from_utf8_lossy(field).into_owned();
         let revision = text(revision).parse().unwrap_or(0);
-        let format = format.as_ref().map_or_else(|| NO_FORMAT.to_string(), text);
         Some(Self {
             version: Version { set_id: text(set_id), revision, change_id: text(change_id) },
-            newer_format: Some(format).filter(|format| !matches!(format.parse(), Ok(NO_FORMAT..=FORMAT))),
+            newer_format: Some(text(format)).filter(|format| format.parse() != Ok(FORMAT)),
         })
     }
 
@@ -329,19 +285,17 @@ async fn with_timeout<T>(work: impl Future<Output = Result<T, CacheError>>) -> R
 mod tests {
     use super::*;
 
-    fn header(format: Option<&str>, revision: &str, change_id: &str) -> Header {
-        let bytes = |text: &str| Some(text.as_bytes().to_vec());
-        Header::new(&[format.and_then(bytes), bytes("set"), bytes(revision), bytes(change_id)]).unwrap()
+    fn header(format: &str, revision: &str, change_id: &str) -> Header {
+        let fields = [format, "set", revision, change_id].map(|text| Some(text.as_bytes().to_vec()));
+        Header::new(&fields).unwrap()
     }
 
     #[test]
-    fn this_format_and_older_ones_are_read() {
+    fn only_this_format_is_read() {
         let newer = |format| header(format, "1", "a").newer_format;
-        for known in [None, Some("0"), Some("1"), Some("2"), Some("3")] {
-            assert_eq!(newer(known), None, "{known:?}");
-        }
-        for unknown in ["4", "18446744073709551616", "-1", "", "one"] {
-            assert_eq!(newer(Some(unknown)).as_deref(), Some(unknown));
+        assert_eq!(newer("1"), None);
+        for unknown in ["2", "18446744073709551616", "-1", "", "one"] {
+            assert_eq!(newer(unknown).as_deref(), Some(unknown));
         }
     }
 
@@ -349,45 +303,12 @@ mod tests {
     fn only_this_very_revision_is_left_in_a_newer_format() {
         let ours = Version { set_id: "set".to_owned(), revision: 5, change_id: "five".to_owned() };
         let compared = |format, revision, change_id| header(format, revision, change_id).compare_with(&ours);
-        assert_eq!(compared(Some("1"), "5", "five"), CacheState::Same);
-        assert_eq!(compared(None, "5", "five"), CacheState::Same);
-        assert_eq!(compared(Some("4"), "5", "five"), CacheState::NewerFormat("4".to_owned()));
-        assert_eq!(compared(Some("4"), "4", "four"), CacheState::Other);
-        assert_eq!(compared(Some("4"), "5", "lost"), CacheState::Other);
-        assert_eq!(compared(Some("4"), "6", "six"), CacheState::Later);
+        assert_eq!(compared("1", "5", "five"), CacheState::Same);
+        assert_eq!(compared("2", "5", "five"), CacheState::NewerFormat("2".to_owned()));
+        assert_eq!(compared("2", "4", "four"), CacheState::Other);
+        assert_eq!(compared("2", "5", "lost"), CacheState::Other);
+        assert_eq!(compared("2", "6", "six"), CacheState::Later);
         let stranger = Version { set_id: "another".to_owned(), ..ours.clone() };
-        assert_eq!(header(Some("4"), "6", "six").compare_with(&stranger), CacheState::Other);
-    }
-
-    /// An older server must not read rules without the properties that it does not know.
-    #[test]
-    fn rules_with_newer_properties_have_a_newer_format() {
-        let format = |start: &str, more: &str| {
-            let rule = format!(
-                "{{id: a, scope: user, {more} strategy: {{fixed_window: {{limit: 1, window: 1s}}}}}}"
-            );
-            format_of(&Rules::from_yaml(&format!("{start}\nrules: [{rule}]")).unwrap())
-        };
-        assert_eq!(format("", "priority: 3, if_missing: deny,"), 1);
-        for (start, more) in [
-            ("units: [tokens]", ""),
-            ("units: [tokens]", "unit: tokens,"),
-            ("", "postpaid: true,"),
-            ("", "when: {model: absent},"),
-        ] {
-            assert_eq!(format(start, more), 2, "{start} {more}");
-        }
-        let calendar = "strategy: {fixed_window: {limit: 1, per: day}}";
-        let rule = format!("rules: [{{id: a, scope: user, {calendar}}}]");
-        let of_key = format!("rules: []\noverrides: [{{rule: a, key: {{user: ann}}, {calendar}}}]");
-        for text in [rule, of_key] {
-            assert_eq!(format_of(&Rules::from_yaml(&text).unwrap()), 2, "{text}");
-        }
-        let concurrency = "strategy: {concurrency: {limit: 1, hold: 1s}}";
-        let rule = format!("rules: [{{id: a, scope: user, {concurrency}}}]");
-        let of_key = format!("rules: []\noverrides: [{{rule: a, key: {{user: ann}}, {concurrency}}}]");
-        for text in [rule.clone(), of_key, format!("units: [tokens]\n{rule}")] {
-            assert_eq!(format_of(&Rules::from_yaml(&text).unwrap()), 3, "{text}");
-        }
+        assert_eq!(header("2", "6", "six").compare_with(&stranger), CacheState::Other);
     }
 }

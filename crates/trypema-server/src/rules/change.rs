@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use trypema::rules::{Override, Rule, Rules, normalize_path};
-
-use super::database::ListName;
 
 /// One item of a rule set.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -26,17 +24,27 @@ pub(crate) enum Item {
 }
 
 /// A unit that rules count, besides requests.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Unit {
     pub(crate) name: String,
 }
 
 /// A value on a list.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ListEntry {
     pub(crate) list: ListName,
     pub(crate) attribute: String,
     pub(crate) value: String,
+}
+
+/// The name of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ListName {
+    /// Requests with one of its values pass every rule.
+    Allow,
+    /// Requests with one of its values are denied.
+    Block,
 }
 
 /// The kind of an item, in the order in which changes are reported.

@@ -2,10 +2,10 @@
 //! the database; decisions never do.
 
 mod adopt;
+mod check;
 mod editing;
 mod history;
 mod migrate;
-mod numbers;
 mod row;
 mod stored;
 mod write;
@@ -21,10 +21,10 @@ use thiserror::Error;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
+pub(crate) use check::{Checked, check};
 pub(crate) use editing::{EditError, EditResult, EditScope, ProposedRules, Snapshot};
 pub(crate) use history::{HistoryEntry, NoSuchRevision, Page};
 pub(crate) use migrate::Migrated;
-pub(crate) use row::ListName;
 pub(crate) use stored::{InvalidStoredRules, StoredRules, Version};
 
 use crate::background_worker::{BackgroundWorkers, Worker, WorkerError};

@@ -2,12 +2,12 @@
 
 #[path = "cli/changes.rs"]
 mod changes;
+#[path = "cli/check.rs"]
+mod check;
 #[path = "cli/locks.rs"]
 mod locks;
 #[path = "cli/tables.rs"]
 mod tables;
-#[path = "cli/upgrades.rs"]
-mod upgrades;
 
 use std::fs;
 use std::io;

@@ -34,7 +34,7 @@ pub(crate) fn ready(service: &Service) -> Value {
 }
 
 /// Waits until a field of `/readyz` has this value.
-fn wait_until_ready(service: &Service, name: &str, value: &Value) {
+pub(crate) fn wait_until_ready(service: &Service, name: &str, value: &Value) {
     wait_until(&format!("{name} to be {value}"), || ready(service)[name] == *value)
         .unwrap_or_else(|error| panic!("{error}: {}", ready(service)));
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -137,10 +137,8 @@ impl Server {
             return Err(Error::new("the server is stopped"));
         }
         let failed = || Error::during("running psql");
-        let mut psql = self.programs.command("psql");
-        psql.args(["--no-psqlrc", "--quiet", "--no-align", "--tuples-only", "--set=ON_ERROR_STOP=1"]);
-        psql.args(["--username", SUPERUSER, "--dbname", ROLE, "--port", &self.port().to_string()]);
-        psql.arg("--host").arg(self.directory.path()).env("PGCONNECT_TIMEOUT", CONNECT_TIMEOUT);
+        let mut psql = self.psql();
+        psql.args(["--quiet", "--no-align", "--tuples-only", "--set=ON_ERROR_STOP=1"]);
         psql.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut psql = psql.spawn().map_err(failed())?;
         let input = psql.stdin.take();
@@ -154,6 +152,15 @@ impl Server {
             return Err(Error::new(String::from_utf8_lossy(&output.stderr).trim_end()));
         }
         Ok(String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_owned())
+    }
+
+    /// Returns the command `psql` for a session as superuser in the database `trypema`.
+    pub fn psql(&self) -> Command {
+        let mut psql = self.programs.command("psql");
+        psql.args(["--no-psqlrc", "--username", SUPERUSER, "--dbname", ROLE]);
+        psql.args(["--port", &self.port().to_string()]).arg("--host").arg(self.directory.path());
+        psql.env("PGCONNECT_TIMEOUT", CONNECT_TIMEOUT);
+        psql
     }
 
     /// Changes the password of the role `trypema`. Open sessions stay open.

@@ -4,12 +4,11 @@ mod shape;
 
 use std::fmt;
 
+use serde_json::{Value, json};
 use sqlx::{PgConnection, Row};
 use trypema::rules::{RuleSet, Rules};
 
-use super::stored::item;
-use super::{Database, DatabaseError, Purpose, query, with_timeout};
-use crate::rules::change::ItemKind;
+use super::{Database, DatabaseError, Purpose, query, row, with_timeout};
 
 const TABLE: &str = include_str!("../../../migrations/adopt/table.sql");
 const ROWS: &str = include_str!("../../../migrations/adopt/rows.sql");
@@ -26,14 +25,10 @@ const FILLED: &str = "
       AND given.key IN ('plan_tiers', 'endpoints', 'action', 'priority', 'created_at', 'updated_at')
     ORDER BY 1, 2";
 
-/// Rows that were set aside, in the form in which rules are read: with the defaults of columns that may be
-/// missing.
-const SET_ASIDE: &str = "
-    SELECT number, reason, (
-        jsonb_build_object('plan_tiers', ARRAY[]::text[], 'endpoints', ARRAY[]::text[], 'action', 'reject', 'priority', 100,
-                           'enabled', true, 'id', 'row')
-        || jsonb_strip_nulls(original) || jsonb_strip_nulls(jsonb_build_object('id', id)))::text
-    FROM rate_limit_unusable_rules";
+/// The rows of the adopted table, and a table for those that the compiler refuses.
+const ADOPTED: &str = "SELECT ctid::text, (to_jsonb(a) || jsonb_build_object('id', coalesce(a.id::text, 'row')))::text FROM trypema_adopted a";
+const REFUSED: &str = "CREATE TABLE trypema_refused (place tid PRIMARY KEY, reason text NOT NULL)";
+const ADD_REFUSED: &str = "INSERT INTO trypema_refused SELECT * FROM jsonb_to_recordset($1::jsonb) AS refused (place tid, reason text)";
 
 /// Rows that were set aside and have no replacement yet.
 const UNUSABLE: &str = "
@@ -83,6 +78,7 @@ fn adopt_migration(first: &str) -> Option<String> {
 
 /// Copies the rows back, after all migrations.
 pub(super) async fn bring_rows(connection: &mut PgConnection) -> Result<Adopted, DatabaseError> {
+    note_refused(connection).await?;
     sqlx::raw_sql(ROWS).execute(&mut *connection).await?;
     let filled = query(FILLED).fetch_all(&mut *connection).await?;
     let filled = filled
@@ -91,50 +87,34 @@ pub(super) async fn bring_rows(connection: &mut PgConnection) -> Result<Adopted,
         .collect::<Result<_, sqlx::Error>>()?;
     let rules: i64 =
         query("SELECT count(*) FROM rate_limit_rules").fetch_one(&mut *connection).await?.try_get(0)?;
-    explain_unusable(connection).await?;
-    query("DROP TABLE trypema_adopted").execute(connection).await?;
+    if unusable(connection).await?.is_empty() {
+        query("DROP TABLE rate_limit_unusable_rules").execute(&mut *connection).await?;
+    }
+    query("DROP TABLE trypema_adopted, trypema_refused").execute(connection).await?;
     Ok(Adopted { rules: u64::try_from(rules).unwrap_or(0), filled })
 }
 
-/// Replaces the reason of each row that was set aside by the error of the compiler. That error names the
-/// field and the valid values; a constraint only has a name.
-async fn explain_unusable(connection: &mut PgConnection) -> Result<(), DatabaseError> {
-    let rows = query(SET_ASIDE).fetch_all(&mut *connection).await?;
-    if rows.is_empty() {
-        query("DROP TABLE rate_limit_unusable_rules").execute(connection).await?;
-        return Ok(());
-    }
+/// Tells the database which rows the compiler refuses, so that it sets them aside.
+async fn note_refused(connection: &mut PgConnection) -> Result<(), DatabaseError> {
+    query(REFUSED).execute(&mut *connection).await?;
+    let rows = query(ADOPTED).fetch_all(&mut *connection).await?;
+    let mut refused = Vec::new();
     for row in rows {
-        let (number, violation, body): (i64, &str, &str) =
-            (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-        if let Some(reason) = unusable_reason(body, violation) {
-            let update = query("UPDATE rate_limit_unusable_rules SET reason = $1 WHERE number = $2");
-            update.bind(reason).bind(number).execute(&mut *connection).await?;
-        }
+        let (place, body): (&str, &str) = (row.try_get(0)?, row.try_get(1)?);
+        refused.extend(refusal(body).map(|reason| json!({"place": place, "reason": reason})));
     }
+    query(ADD_REFUSED).bind(Value::from(refused).to_string()).execute(connection).await?;
     Ok(())
 }
 
-/// Returns the reason why a row is not a rule, if that can be found without the database. `violation` is
-/// the message of the database.
-fn unusable_reason(body: &str, violation: &str) -> Option<String> {
-    let item = match item(ItemKind::Rule, body) {
-        Ok(item) => item,
-        Err(reason) => {
-            // The position within the JSON means nothing to a reader of the table. The column is not named
-            // there, so keep the violation.
-            let reason = reason.split_once(" at line ").map_or(&*reason, |(reason, _)| reason);
-            return Some(format!("{reason} ({violation})"));
-        }
+/// Returns the reason why the compiler refuses a row.
+fn refusal(body: &str) -> Option<String> {
+    let rule = match row::rule(body) {
+        Ok(rule) => rule,
+        Err(reason) => return Some(reason),
     };
-    let mut rules = Rules::default();
-    item.add_to(&mut rules);
-    let invalid = RuleSet::compile(&rules).err()?;
-    let problems = invalid.problems().iter().map(|problem| {
-        let field = problem.field().to_string();
-        format!("{}: {}", field.trim_start_matches("rules[0]").trim_start_matches('.'), problem.reason())
-    });
-    Some(problems.collect::<Vec<_>>().join("; "))
+    let invalid = RuleSet::compile(&Rules { rules: vec![rule], ..Rules::default() }).err()?;
+    Some(row::listed(invalid.problems()))
 }
 
 /// Returns the rows of an adopted table that are not in force.

@@ -1,4 +1,4 @@
-//! Creates the tables, or upgrades them.
+//! Creates the tables.
 
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection, Row, SqlSafeStr};
@@ -8,14 +8,7 @@ use super::{Database, DatabaseError, options, query, with_timeout};
 
 /// Every migration, in order. A released migration is never changed, not even its comments, because its
 /// checksum is stored in the database. A change is a new migration.
-const MIGRATIONS: [(i64, &str, &str); 6] = [
-    (1, "rules", include_str!("../../../migrations/0001_rules.sql")),
-    (2, "refill_rate", include_str!("../../../migrations/0002_refill_rate.sql")),
-    (3, "if_missing", include_str!("../../../migrations/0003_if_missing.sql")),
-    (4, "explain_numbers", include_str!("../../../migrations/0004_explain_numbers.sql")),
-    (5, "units_and_conditions", include_str!("../../../migrations/0005_units_and_conditions.sql")),
-    (6, "concurrency", include_str!("../../../migrations/0006_concurrency.sql")),
-];
+const MIGRATIONS: [(i64, &str, &str); 1] = [(1, "rules", include_str!("../../../migrations/0001_rules.sql"))];
 
 /// The table of the migrations that have run.
 const TABLE: &str = "_trypema_migrations";
@@ -23,9 +16,6 @@ const TABLE: &str = "_trypema_migrations";
 /// The advisory lock that serialises migrations of several programs. The number is arbitrary: `trypema` in
 /// ASCII.
 const LOCK: i64 = 0x0074_7279_7065_6d61;
-
-/// Locks the tables, within `lock_timeout`.
-const LOCK_TABLES: &str = include_str!("../../../migrations/lock.sql");
 
 /// Limits how long a statement waits for a lock, unless the address or the role sets `lock_timeout`. A change
 /// by a server takes less time than this.
@@ -44,8 +34,8 @@ pub(crate) struct Migrated {
 }
 
 impl Database {
-    /// Upgrades the tables in one transaction: everything is done, or nothing. Concurrent migrations wait
-    /// for each other, and changes in progress are finished first.
+    /// Creates the tables in one transaction: everything is done, or nothing. Concurrent migrations wait
+    /// for each other, and changes in progress of a table that is adopted are finished first.
     ///
     /// # Errors
     ///
@@ -66,9 +56,6 @@ async fn migrate(connection: &mut PgConnection) -> Result<Migrated, DatabaseErro
     query(LOCK_TIMEOUT).execute(&mut *connection).await?;
     let known = known_versions(connection).await?;
     let (first, _, first_sql) = MIGRATIONS[0];
-    if known.contains(&first) && MIGRATIONS.iter().any(|(version, ..)| !known.contains(version)) {
-        lock_tables(connection).await?;
-    }
     let adopting =
         if known.contains(&first) { None } else { adopt::migration(connection, first_sql).await? };
     let has_to_adopt = adopting.is_some();
@@ -77,17 +64,6 @@ async fn migrate(connection: &mut PgConnection) -> Result<Migrated, DatabaseErro
     let missing = MIGRATIONS.iter().filter(|(version, ..)| !known.contains(version));
     let made = missing.map(|(_, name, _)| *name).collect();
     Ok(Migrated { made, adopted, unusable: adopt::unusable(connection).await? })
-}
-
-/// Locks the existing tables until the transaction ends, without a deadlock with changes in progress. The
-/// transaction must not have locked any of them before.
-///
-/// # Errors
-///
-/// The sessions that have locked them for longer than `lock_timeout`.
-pub(super) async fn lock_tables(connection: &mut PgConnection) -> Result<(), DatabaseError> {
-    sqlx::raw_sql(LOCK_TABLES).execute(connection).await?;
-    Ok(())
 }
 
 async fn known_versions(connection: &mut PgConnection) -> Result<Vec<i64>, DatabaseError> {

@@ -6,35 +6,22 @@ use std::fmt;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use sqlx::{PgConnection, Row};
+use sqlx::postgres::PgRow;
+use sqlx::{PgConnection, Row as _};
 use thiserror::Error;
 use trypema::rules::{InvalidRules, Rule, RuleSet, Rules};
 
-use super::row::{ListRow, OverrideRow, RuleRow, UnitRow};
-use super::{Database, DatabaseError, DatabaseSession, Purpose, query, with_timeout};
-use crate::rules::change::{Item, ItemKind, ItemName, ListEntry, Unit};
+use super::{Database, DatabaseError, DatabaseSession, Purpose, query, row, with_timeout};
+use crate::rules::change::{Item, ItemKind, ItemName};
 
 /// The number of invalid rows that an error lists: nobody repairs more at once.
 const MAX_LISTED: usize = 100;
 
-/// Reads everything in one statement, so that it is consistent, and each table as one value, because
-/// decoding thousands of rows would block a thread that decides.
-///
-/// It names a column of the last migration, so that a server finds outdated tables when it starts, and not
-/// when the first change is written.
-const EVERYTHING: &str = "
-    SELECT 'rule', coalesce(json_agg(json_build_array(revision, json_strip_nulls(to_json(r)))), '[]')::text FROM rate_limit_rules r
-    UNION ALL
-    SELECT 'override', coalesce(json_agg(json_build_array(revision, json_strip_nulls(to_json(o)))), '[]')::text FROM rate_limit_overrides o
-    UNION ALL
-    SELECT 'list', coalesce(json_agg(json_build_array(revision, json_strip_nulls(to_json(l)))), '[]')::text FROM rate_limit_lists l
-    UNION ALL
-    SELECT 'unit', coalesce(json_agg(json_build_array(revision, json_strip_nulls(to_json(u)))), '[]')::text FROM rate_limit_units u
-    UNION ALL
-    SELECT 'state', json_build_array(json_build_array(revision, set_id || ' ' || change_id))::text FROM rate_limit_state
-    WHERE NOT EXISTS (SELECT hold_seconds FROM rate_limit_rules WHERE false)";
+/// Reads everything as one value: a consistent snapshot, and decoding thousands of rows would block a thread that
+/// decides.
+const EVERYTHING: &str = "SELECT trypema_rules()::text";
 
-const VERSION: &str = "SELECT revision, set_id || ' ' || change_id FROM rate_limit_state";
+const VERSION: &str = "SELECT revision, set_id::text, change_id::text FROM rate_limit_state";
 
 /// The version of a rule set: its database, and its last change.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -45,13 +32,6 @@ pub(crate) struct Version {
     /// Distinguishes a revision from one of the same number that was lost by restoring a backup or by a
     /// failover.
     pub(crate) change_id: String,
-}
-
-impl Version {
-    fn new(stored: i64, ids: &str) -> Self {
-        let (set_id, change_id) = ids.split_once(' ').unwrap_or((ids, ""));
-        Self { set_id: set_id.to_owned(), revision: revision(stored), change_id: change_id.to_owned() }
-    }
 }
 
 /// The stored rules.
@@ -74,6 +54,12 @@ pub(crate) struct BadRow {
     pub(crate) reason: String,
     /// The row in JSON, as it was read.
     pub(super) body: String,
+}
+
+impl BadRow {
+    pub(super) fn new(kind: ItemKind, body: &str, reason: String) -> Self {
+        Self { kind, name: name_of(kind, body), reason, body: body.to_owned() }
+    }
 }
 
 impl fmt::Display for BadRow {
@@ -138,19 +124,16 @@ impl StoredRules {
         Some(Err(InvalidStoredRules::BadRows(BadRows(vec![bad.clone()]))))
     }
 
-    /// Adds the rows of a table, each with its revision.
-    fn add_all(&mut self, kind: &str, rows: &str) -> Result<(), serde_json::Error> {
-        match ItemKind::of(kind) {
-            Some(kind) => {
-                let rows: Vec<(i64, &RawValue)> = serde_json::from_str(rows)?;
-                rows.into_iter().for_each(|(at, body)| self.add(kind, revision(at), body.get()));
-            }
-            None => {
-                let rows: Vec<(i64, String)> = serde_json::from_str(rows)?;
-                self.version = rows.first().map(|(at, ids)| Version::new(*at, ids)).unwrap_or_default();
-            }
+    /// Parses what the function `trypema_rules` returned.
+    pub(crate) fn parse(text: &str) -> Result<Self, serde_json::Error> {
+        let tables: Tables<'_> = serde_json::from_str(text)?;
+        let (at, set_id, change_id) = tables.version.clone();
+        let version = Version { set_id, revision: revision(at), change_id };
+        let mut stored = Self { version, ..Self::default() };
+        for (kind, rows) in tables.by_kind() {
+            rows.iter().for_each(|(at, body)| stored.add(kind, revision(*at), body.get()));
         }
-        Ok(())
+        Ok(stored)
     }
 
     fn add(&mut self, kind: ItemKind, revision: u64, body: &str) {
@@ -160,10 +143,38 @@ impl StoredRules {
                 item.add_to(&mut self.rules);
             }
             Err(reason) => {
-                let (name, body) = (name_of(kind, body), body.to_owned());
-                self.bad_rows.push(BadRow { kind, name, reason, body });
+                self.bad_rows.push(BadRow::new(kind, body, reason));
             }
         }
+    }
+}
+
+/// The value of the function `trypema_rules`: the rows of each table with their revisions, or `None` for an empty
+/// one.
+#[derive(Deserialize)]
+pub(super) struct Tables<'a> {
+    version: (i64, String, String),
+    #[serde(borrow)]
+    unit: Option<Vec<Row<'a>>>,
+    #[serde(borrow)]
+    rule: Option<Vec<Row<'a>>>,
+    #[serde(borrow)]
+    r#override: Option<Vec<Row<'a>>>,
+    #[serde(borrow)]
+    list: Option<Vec<Row<'a>>>,
+}
+
+/// A revision, and a row in JSON.
+type Row<'a> = (i64, &'a RawValue);
+
+impl<'a> Tables<'a> {
+    pub(super) fn by_kind(&self) -> [(ItemKind, &[Row<'a>]); 4] {
+        [
+            (ItemKind::Unit, self.unit.as_deref().unwrap_or_default()),
+            (ItemKind::Rule, self.rule.as_deref().unwrap_or_default()),
+            (ItemKind::Override, self.r#override.as_deref().unwrap_or_default()),
+            (ItemKind::List, self.list.as_deref().unwrap_or_default()),
+        ]
     }
 }
 
@@ -173,13 +184,10 @@ pub(super) fn item(kind: ItemKind, body: &str) -> Result<Item, String> {
         serde_json::from_str(body).map_err(|error| error.to_string())
     }
     Ok(match kind {
-        ItemKind::Rule => Item::Rule(Box::new(read::<RuleRow>(body)?.into_rule()?)),
-        ItemKind::Override => Item::Override(Box::new(read::<OverrideRow>(body)?.into_override()?)),
-        ItemKind::List => {
-            let ListRow { list, attribute, value } = read(body)?;
-            Item::ListEntry(ListEntry { list, attribute, value })
-        }
-        ItemKind::Unit => Item::Unit(Unit { name: read::<UnitRow>(body)?.name }),
+        ItemKind::Rule => Item::Rule(Box::new(row::rule(body)?)),
+        ItemKind::Override => Item::Override(Box::new(row::override_of_key(body)?)),
+        ItemKind::List => Item::ListEntry(read(body)?),
+        ItemKind::Unit => Item::Unit(read(body)?),
     })
 }
 
@@ -241,21 +249,21 @@ impl Database {
 
 async fn version(connection: &mut PgConnection) -> Result<Version, DatabaseError> {
     let row = query(VERSION).fetch_one(connection).await.map_err(not_migrated)?;
-    Ok(Version::new(row.try_get(0)?, row.try_get(1)?))
+    Ok(Version { set_id: row.try_get(1)?, revision: revision(row.try_get(0)?), change_id: row.try_get(2)? })
 }
 
 pub(super) async fn read(session: &mut DatabaseSession<'_>) -> Result<StoredRules, DatabaseError> {
-    let tables = query(EVERYTHING).fetch_all(&mut session.connection).await.map_err(not_migrated)?;
+    let everything = everything(&mut session.connection).await?;
     let stored = session.work(move || {
-        let mut stored = StoredRules::default();
-        for table in &tables {
-            stored
-                .add_all(table.try_get(0)?, table.try_get(1)?)
-                .map_err(|error| sqlx::Error::Decode(error.into()))?;
-        }
-        Ok(stored)
+        let stored = StoredRules::parse(everything.try_get(0)?);
+        Ok(stored.map_err(|error| sqlx::Error::Decode(error.into()))?)
     });
     stored.await.unwrap_or_else(|error| Err(error.into()))
+}
+
+/// Returns everything that is stored, as this transaction sees it: one text.
+pub(super) async fn everything(connection: &mut PgConnection) -> Result<PgRow, DatabaseError> {
+    query(EVERYTHING).fetch_one(connection).await.map_err(not_migrated)
 }
 
 /// Converts a revision of the database; a negative one becomes 0.
@@ -263,9 +271,9 @@ pub(super) fn revision(stored: i64) -> u64 {
     u64::try_from(stored).unwrap_or(0)
 }
 
-/// Distinguishes missing tables or columns from other errors.
+/// Distinguishes missing tables, columns or functions from other errors.
 fn not_migrated(error: sqlx::Error) -> DatabaseError {
-    let is_missing = |code: &str| matches!(code, "42P01" | "42703");
+    let is_missing = |code: &str| matches!(code, "42P01" | "42703" | "42883");
     match error.as_database_error().and_then(|error| error.code()) {
         Some(code) if is_missing(&code) => DatabaseError::NotMigrated,
         _ => DatabaseError::Failed(error),

@@ -4,20 +4,17 @@
 use std::sync::LazyLock;
 
 use serde::Serialize;
+use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, PgConnection};
 
-use super::row::{ListRow, OverrideRow, RuleRow, UnitRow};
 use super::stored::BadRow;
-use super::{DatabaseError, query};
+use super::{DatabaseError, query, row};
 use crate::rules::change::{Item, ItemKind, StoredChange};
 
 const RULE_COLUMNS: &str = "id, name, key_pattern, scope, algorithm, limit_count, window_seconds, burst_limit, refill_rate, \
-     limits, group_ms, hard_limit_factor, per, zone, starts, temp_window_seconds, temp_threshold, \
-     temp_block_seconds, long_window_seconds, long_threshold, long_block_seconds, while_blocked, hold_seconds, unit, postpaid, \
-     plan_tiers, endpoints, conditions, action, max_delay_seconds, if_missing, on_store_failure, priority, enabled, candidate_for, share";
-const OVERRIDE_COLUMNS: &str = "rule_id, key, verdict, algorithm, limit_count, window_seconds, burst_limit, refill_rate, limits, \
-     group_ms, hard_limit_factor, per, zone, starts, temp_window_seconds, temp_threshold, temp_block_seconds, \
-     long_window_seconds, long_threshold, long_block_seconds, while_blocked, hold_seconds";
+     extra, plan_tiers, endpoints, action, priority, enabled, candidate_for";
+const OVERRIDE_COLUMNS: &str =
+    "rule_id, key, verdict, algorithm, limit_count, window_seconds, burst_limit, refill_rate, extra";
 const LIST_COLUMNS: &str = "list, attribute, value";
 const UNIT_COLUMNS: &str = "name";
 
@@ -45,7 +42,7 @@ impl Statements {
             ),
             delete: format!("DELETE FROM {table} AS stored USING {rows} WHERE {is_same}"),
             delete_bad: format!(
-                "DELETE FROM {table} AS stored WHERE json_strip_nulls(to_json(stored))::text \
+                "DELETE FROM {table} AS stored WHERE to_json(stored)::text \
                  IN (SELECT jsonb_array_elements_text($1::jsonb))"
             ),
         }
@@ -60,31 +57,15 @@ static LISTS: LazyLock<Statements> =
 static UNITS: LazyLock<Statements> =
     LazyLock::new(|| Statements::of("rate_limit_units", UNIT_COLUMNS, UNIT_COLUMNS));
 
-/// A row to be written.
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
-enum AnyRow {
-    Rule(Box<RuleRow>),
-    Override(Box<OverrideRow>),
-    List(ListRow),
-    Unit(UnitRow),
-}
-
-impl AnyRow {
-    /// Returns the row of an item, or `None` for a row that cannot be parsed.
-    fn of(item: &Item) -> Option<Self> {
-        Some(match item {
-            Item::Rule(rule) => Self::Rule(Box::new(RuleRow::from(&**rule))),
-            Item::Override(item) => Self::Override(Box::new(OverrideRow::from(&**item))),
-            Item::ListEntry(listed) => Self::List(ListRow {
-                list: listed.list,
-                attribute: listed.attribute.clone(),
-                value: listed.value.clone(),
-            }),
-            Item::Unit(unit) => Self::Unit(UnitRow { name: unit.name.clone() }),
-            Item::Unreadable(_) => return None,
-        })
-    }
+/// Returns the row of an item, or `None` for a row that cannot be parsed.
+fn row_of(item: &Item) -> Option<Value> {
+    Some(match item {
+        Item::Rule(rule) => row::of_rule(rule),
+        Item::Override(item) => row::of_override(item),
+        Item::ListEntry(listed) => json!(listed),
+        Item::Unit(unit) => json!(unit),
+        Item::Unreadable(_) => return None,
+    })
 }
 
 /// Statements with their rows, in the order in which they have to run.
@@ -145,7 +126,7 @@ fn rows_of(
     changes: &[StoredChange],
     kind: ItemKind,
     choose: impl Fn(&StoredChange) -> Option<Item>,
-) -> Vec<AnyRow> {
+) -> Vec<Value> {
     let of_kind = changes.iter().filter(|change| change.kind == kind);
-    of_kind.filter_map(choose).filter_map(|item| AnyRow::of(&item)).collect()
+    of_kind.filter_map(choose).filter_map(|item| row_of(&item)).collect()
 }

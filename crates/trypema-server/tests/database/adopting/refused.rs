@@ -19,7 +19,7 @@ const CASES: [(&str, &[&str]); 8] = [
              limit_count integer, window_seconds integer);",
         &["its primary key is not its id: PRIMARY KEY (name)"],
     ),
-    ("{documented} ALTER TABLE rate_limit_rules ADD share integer;", &["the column share already exists; rename it"]),
+    ("{documented} ALTER TABLE rate_limit_rules ADD extra json;", &["the column extra already exists; rename it"]),
     (
         "{documented} CREATE TABLE notes (rule uuid REFERENCES rate_limit_rules ON DELETE CASCADE);",
         &["the foreign key notes_rule_fkey of notes refers to it"],

@@ -22,7 +22,6 @@ const PATH: [&str; 20] = [
 ];
 const PATTERN: [&str; 9] = ["{", "}", "{user}", "{ip}", "a", "é", "\n", ".", " "];
 const ID: [&str; 10] = ["a", "Z", "9", "_", "-", ".", "é", " ", "\n", "/"];
-const VALUE: [&str; 9] = ["*", "*", "*", "a", "é", " ", "\n", "\u{1}", "\u{85}"];
 /// Valid networks, and fragments that are inserted into them.
 const NETWORKS: [&str; 10] = [
     "1.2.3.4",
@@ -59,7 +58,7 @@ const SAME: [&str; 16] = [
 
 /// Returns a rule set with one unusual text in it.
 pub fn draw(random: &mut Random) -> Spelled {
-    match random.below(9) {
+    match random.below(7) {
         0 => in_rule("id", &json!(joined(random, &ID))),
         1 => in_rule("key_pattern", &json!(joined(random, &PATTERN))),
         2 => {
@@ -85,20 +84,6 @@ pub fn draw(random: &mut Random) -> Spelled {
         5 => {
             let unit = joined(random, &ID);
             stored(json!({"units": [unit]}), super::by_hand::declare(&[&unit]))
-        }
-        6 => {
-            let condition = random.pick(&["absent", "list", "not"]);
-            let condition = match condition {
-                "absent" => json!("absent"),
-                "list" => json!(["a"]),
-                _ => json!({"not": ["a"]}),
-            };
-            in_rule("when", &json!({joined(random, &ID): condition}))
-        }
-        7 => {
-            let value = joined(random, &VALUE);
-            let condition = if random.once_in(2) { json!([value]) } else { json!({"not": ["a", value]}) };
-            in_rule("when", &json!({random.pick(&["user", "model"]): condition}))
         }
         _ => {
             let endpoint = joined(random, &ENDPOINT);

@@ -15,6 +15,7 @@ const TOKEN: [(&str, &str); 2] = [("authorization", "Bearer secret-of-the-test")
 
 /// An invalid value of a row: the constraints to drop, the value, the reported error, and the repair.
 struct Bad {
+    /// Empty if the database accepts the value, which the compiler alone can refuse.
     constraints: &'static str,
     value: &'static str,
     reason: &'static str,
@@ -30,10 +31,30 @@ const UNREADABLE: Bad = Bad {
 };
 /// A row that can be parsed, but is not a valid rule.
 const INVALID: Bad = Bad {
-    constraints: "DROP CONSTRAINT limit_count_and_window_seconds_are_allowed, DISABLE TRIGGER explain",
+    constraints: "DROP CONSTRAINT limit_count_is_allowed",
     value: "limit_count = 0",
     reason: "limit",
     good: "limit_count = 1000000",
+};
+/// A field that this version does not know.
+const UNKNOWN: Bad = Bad {
+    constraints: "DROP CONSTRAINT extra_is_an_object_with_known_keys",
+    value: "extra = '{\"shape\": \"round\"}'",
+    reason: "extra.shape: unknown field",
+    good: "extra = '{}'",
+};
+const OF_ANOTHER_TYPE: Bad = Bad {
+    constraints: "",
+    value: "extra = '{\"postpaid\": \"yes\"}'",
+    reason: "extra.postpaid: need true or false, not \"yes\"",
+    good: "extra = '{}'",
+};
+/// Servers have a list of zones; the database has another one, and is not asked.
+const OUT_OF_BOUNDS: Bad = Bad {
+    constraints: "",
+    value: "window_seconds = NULL, extra = '{\"per\": \"day\", \"zone\": \"Europe/Nowhere\"}'",
+    reason: "unknown time zone \"Europe/Nowhere\"",
+    good: "window_seconds = 60, extra = '{}'",
 };
 
 #[test]
@@ -46,8 +67,30 @@ fn a_row_that_is_no_rule_keeps_the_last_good_rules() {
     keeps_the_last_good_rules(&INVALID);
 }
 
+#[test]
+fn a_field_of_a_newer_version_keeps_the_last_good_rules() {
+    keeps_the_last_good_rules(&UNKNOWN);
+}
+
+#[test]
+fn a_field_of_another_type_keeps_the_last_good_rules() {
+    keeps_the_last_good_rules(&OF_ANOTHER_TYPE);
+}
+
+#[test]
+fn a_field_out_of_bounds_keeps_the_last_good_rules() {
+    keeps_the_last_good_rules(&OUT_OF_BOUNDS);
+}
+
 fn asked(service: &Service, method: &str, path: &str, body: &str) -> Reply {
     service.admin_client().send(method, path, &TOKEN, body)
+}
+
+fn spoil(scene: &Scene, bad: &Bad) {
+    if !bad.constraints.is_empty() {
+        scene.database.sql(&format!("ALTER TABLE rate_limit_rules {}", bad.constraints)).unwrap();
+    }
+    scene.database.sql(&format!("UPDATE rate_limit_rules SET {}", bad.value)).unwrap();
 }
 
 fn keeps_the_last_good_rules(bad: &Bad) {
@@ -67,8 +110,7 @@ fn keeps_the_last_good_rules(bad: &Bad) {
     assert_eq!(asked(&service, "POST", "/v1/rules", &rule().to_string()).status, 201);
     let load = Load::start(&service);
     let (loaded, refused) = (service.metric(OK), service.metric(ERROR));
-    scene.database.sql(&format!("ALTER TABLE rate_limit_rules {}", bad.constraints)).unwrap();
-    scene.database.sql(&format!("UPDATE rate_limit_rules SET {}", bad.value)).unwrap();
+    spoil(&scene, bad);
     wait_until_ready(&service, "rules_refused", &json!(true));
     assert_eq!(ready(&service).get("refused_rules"), None, "it is for those with a token");
     let reason = asked(&service, "GET", "/readyz", "").json()["refused_rules"].as_str().unwrap().to_owned();
@@ -111,13 +153,13 @@ fn a_bad_row_can_be_repaired_through_the_service() {
     let scene = Scene::start();
     let service = scene.service(&["--rules-poll", "1s", "--admin-token", "secret-of-the-test"]);
     assert_eq!(asked(&service, "POST", "/v1/rules", &rule().to_string()).status, 201);
-    for bad in [UNREADABLE, INVALID] {
-        scene.database.sql(&format!("ALTER TABLE rate_limit_rules {}", bad.constraints)).unwrap();
-        scene.database.sql(&format!("UPDATE rate_limit_rules SET {}", bad.value)).unwrap();
+    for bad in [UNREADABLE, INVALID, UNKNOWN, OF_ANOTHER_TYPE, OUT_OF_BOUNDS] {
+        spoil(&scene, &bad);
         wait_until_ready(&service, "rules_refused", &json!(true));
         let other = asked(&service, "PUT", "/v1/lists/block/user/mallory", "");
         assert_eq!(other.status, 422, "{other:?}");
-        assert!(other.body.contains("per-user") && other.body.contains(bad.reason), "{other:?}");
+        let detail = other.json()["detail"].as_str().unwrap().to_owned();
+        assert!(detail.contains("per-user") && detail.contains(bad.reason), "{detail}");
         let repair = asked(&service, "PUT", "/v1/rules/per-user", &rule().to_string());
         assert_eq!(repair.status, 200, "{repair:?}");
         wait_until_ready(&service, "rules_refused", &json!(false));

@@ -120,7 +120,7 @@ fn by_hand(random: &mut Random) -> String {
             0 => format!("UPDATE rate_limit_rules SET priority = priority + 1 WHERE id <> '{id}';\n"),
             1 => format!("DELETE FROM rate_limit_rules WHERE id = '{id}';\n"),
             2 => format!("UPDATE rate_limit_rules SET id = 'z' WHERE id = '{id}';\nUPDATE rate_limit_rules SET id = '{id}' WHERE id = 'z';\n"),
-            3 => "UPDATE rate_limit_rules SET unit = 'tokens', conditions = conditions || '{\"model\": [\"gpt-*\"]}';\n".to_owned(),
+            3 => "UPDATE rate_limit_rules SET extra = extra || '{\"unit\": \"tokens\", \"when\": {\"model\": [\"gpt-*\"]}}';\n".to_owned(),
             4 => format!("INSERT INTO rate_limit_units (name) VALUES ('unit-{}');\n", random.below(1_000)),
             5 => "DELETE FROM rate_limit_units WHERE name NOT IN ('tokens', 'usd_micros');\n".to_owned(),
             6 => format!("INSERT INTO rate_limit_lists (list, attribute, value) VALUES ('block', 'user', '{}');\n", random.below(1_000)),

@@ -2,7 +2,6 @@
 
 use sqlx::{PgConnection, Row};
 
-use super::super::migrate::lock_tables;
 use super::super::{DatabaseError, query};
 
 /// The columns of the documented table, with the types that can be converted without loss.
@@ -39,32 +38,10 @@ enum Presence {
 }
 
 /// Columns that `trypema rules migrate` adds. An existing column of such a name has another meaning.
-const ADDED: [&str; 24] = [
-    "limits",
-    "group_ms",
-    "hard_limit_factor",
-    "temp_window_seconds",
-    "temp_threshold",
-    "temp_block_seconds",
-    "long_window_seconds",
-    "long_threshold",
-    "long_block_seconds",
-    "while_blocked",
-    "max_delay_seconds",
-    "on_store_failure",
-    "if_missing",
-    "candidate_for",
-    "share",
-    "unit",
-    "postpaid",
-    "conditions",
-    "per",
-    "zone",
-    "starts",
-    "refused_by_older_servers",
-    "hold_seconds",
-    "revision",
-];
+const ADDED: [&str; 3] = ["candidate_for", "extra", "revision"];
+
+/// Locks the table, within `lock_timeout`.
+const LOCK_TABLE: &str = include_str!("../../../../migrations/adopt/lock.sql");
 
 const IS_THERE: &str = "SELECT to_regclass(quote_ident(current_schema()) || '.rate_limit_rules') IS NOT NULL";
 
@@ -105,7 +82,7 @@ pub(super) async fn is_there_to_adopt(connection: &mut PgConnection) -> Result<b
         return Ok(false);
     }
     obstacles(connection).await?;
-    lock_tables(connection).await?;
+    sqlx::raw_sql(LOCK_TABLE).execute(&mut *connection).await?;
     // Another session may have changed the table before the lock.
     obstacles(connection).await?;
     Ok(true)

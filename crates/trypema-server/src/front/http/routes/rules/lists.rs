@@ -10,8 +10,8 @@ use trypema::rules::Rules;
 use crate::front::http::problem::ApiError;
 use crate::front::http::response::json;
 use crate::front::http::{Api, Exchange, RouteResult};
-use crate::rules::change::canonical_value;
-use crate::rules::database::{EditScope, ListName, ProposedRules};
+use crate::rules::change::{ListName, canonical_value};
+use crate::rules::database::{EditScope, ProposedRules};
 
 /// The stored lists: values by attribute.
 #[derive(Debug, Serialize, JsonSchema)]
