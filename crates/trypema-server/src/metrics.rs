@@ -20,7 +20,7 @@ use trypema::rules::RuleSet;
 pub(crate) use connections::ConnectionMetrics;
 pub(crate) use exposition::{CONTENT_TYPE, Exposition, MetricType};
 pub(crate) use family::{Families, Metric, metrics};
-pub(crate) use http::{HttpMetrics, RouteLabel};
+pub(crate) use self::http::{HttpMetrics, RouteLabel};
 pub(crate) use logins::LoginMetrics;
 pub(crate) use reservations::ReservationMetrics;
 pub(crate) use rules::RuleMetrics;

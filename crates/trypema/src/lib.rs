@@ -55,7 +55,7 @@
 //! | a quota that is never exceeded | [absolute](AbsoluteLimit) | L | grows with live groups |
 //! | to shed load gradually instead of denying everything at the limit | [suppressed](SuppressedLimit) | L × hard limit factor | up to twice that |
 //! | bursts, and a steady rate after them; several limits at once | [token bucket](TokenBucketLimits) | 2 L (a full bucket and its refill) | three words |
-//! | about L per window in two words | [sliding-window counter](SlidingWindowLimit) | 2 L − 1 | two words |
+//! | about L per window in little memory | [sliding-window counter](SlidingWindowLimit) | 2 L − 1 | three words |
 //! | quotas that restart on the hour, or with each day, week or month of a calendar | [fixed window](FixedWindowLimit) | 2 L (around a boundary) | two words |
 //! | to stop guessing: logins, codes, sign-ups | [abuse](AbuseLimit) | threshold − 1 | grows with attempts |
 //! | at most N requests in flight | [concurrency](ConcurrencyLimit) | L at the same time | grows with holders |

@@ -1,4 +1,7 @@
 //! HTTP/JSON: the routes of each listener.
+//!
+//! [`Http`] reads requests with hyper. [`routes`] finds the row of a request in its table, and calls the handler with an
+//! [`Exchange`]: the request, and its caller, whom the token admitted.
 
 mod accounting;
 mod body;

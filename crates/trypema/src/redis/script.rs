@@ -1,4 +1,16 @@
 //! Assembles the scripts from the strategies' Lua twins.
+//!
+//! There are eight scripts: one per strategy, for a take of one cost from one key, which is nearly every call; and the
+//! *driver*, for everything else. A script receives all names in `KEYS`, and one packed argument: the time (-1: the script
+//! reads `TIME`, once) and the request.
+//!
+//! The driver receives a list of requests, each a list of checks. A request with one check can be any verb; one with
+//! several is all or nothing. Takes, leases, reservations and settlements are answered in their usual case first, by
+//! `strategy/quick/`. For all others the driver reads each state once, decides everything, and writes each changed state
+//! once.
+//!
+//! A twin has the functions of its Rust file: `read` (the limit), `load`, `save`, `decide`, `commit`, `available`,
+//! `refund`, `retention` and `encode_outcome`.
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,4 +1,14 @@
 //! Sends a script call to the right server, once.
+//!
+//! A target is one server, the master that `sentinel` finds, or the servers of a `cluster`, which `topology` and `slots`
+//! map. Each server is a `node`: a connection that `dial` makes when a call needs it, and a circuit breaker. One
+//! caller dials for all (`single_flight`). Requests to sentinels and fetches of the topology are short tasks of their own,
+//! at most one of each.
+//!
+//! Only the connections come from redis-rs, because a call must be sent once, and its failure must tell whether it was
+//! sent. The Cluster client of redis-rs 1.8.1 repeats a call whose connection broke, and with `retries(0)` returns `MOVED`
+//! and `ASK` as errors; it has no circuit breaker per node, and its I/O errors do not tell "not sent" from "sent, no
+//! reply". Its `SentinelClient` asks for the master when a connection is made, and never subscribes to `+switch-master`.
 
 mod address;
 mod circuit_breaker;

@@ -1,4 +1,7 @@
 //! The engine: checks a request against all rules that apply to it, all or nothing.
+//!
+//! A request is planned and decided by one version of the rules: `index` finds the rules that apply, `plan` their checks,
+//! the failure policy passes these to the provider, and `verdict` combines the results.
 
 mod candidates;
 mod counters;

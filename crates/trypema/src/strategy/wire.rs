@@ -1,4 +1,6 @@
-//! The binary encoding between a strategy and its Lua twin.
+//! The binary encoding between a strategy and its Lua twin, and the Lua sources of each: the twin (`NAME.lua`), its usual
+//! case in one short function (`quick/NAME.lua`), which leaves everything else to the twin, and the same for the refund of
+//! a settled reservation (`quick/refund/NAME.lua`).
 
 use super::{Call, Strategy};
 use crate::clock::Timestamp;

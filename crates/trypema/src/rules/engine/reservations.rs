@@ -1,4 +1,13 @@
 //! Reserving, settling, releasing and renewing.
+//!
+//! Reserving plans a request as a check does, with the concurrency rules that apply, and waits for slots if its caller
+//! wants that. The provider changes each counter and the table of reservations beside it in one step. Settling (`ending`)
+//! finds the entry by its id, refunds or debits the difference and removes the entry, again in one step per counter.
+//!
+//! A dropped reservation is settled by a task (`background`), which tries again until the reservation has expired. While
+//! the store is unreachable, `kept` has the reservations that the failure policy admitted here, and `backlog` brings them
+//! to the store later and undoes attempts whose answer was lost; `strategy/reservations/attempts.rs` says why undoing
+//! never takes units from a request that was allowed. `running` counts these tasks, so that a process can wait for them.
 
 mod background;
 mod backlog;
