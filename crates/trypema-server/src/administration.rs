@@ -3,22 +3,12 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use tokio::net::TcpListener;
-
 use crate::config::{AdminListen, Config};
-use crate::net;
+use crate::listeners::Socket;
 use crate::secret::Secret;
 use crate::start_error::StartError;
 use crate::token_file;
 use crate::tokens::{TokenRole, Tokens};
-
-/// The administration listener and its tokens.
-#[derive(Debug)]
-pub(crate) struct Administration {
-    pub(crate) listener: TcpListener,
-    pub(crate) tokens: Tokens,
-    pub(crate) about: AdminAddress,
-}
 
 /// The address of the administration listener, and the token for it.
 #[derive(Debug, Clone)]
@@ -37,54 +27,59 @@ impl AdminAddress {
     }
 }
 
-impl Administration {
-    /// Opens the listener, and generates a token if none is configured. If `admin_listen` is not set and
-    /// this fails, the server runs without administration, because checks matter more. A caller token that
-    /// is the generated one is always an error.
-    pub(crate) fn open(config: &Config) -> Result<Option<Self>, StartError> {
-        let (address, is_explicit) = match config.admin_listen {
-            AdminListen::Off => return Ok(None),
-            AdminListen::Default => (AdminListen::DEFAULT, false),
-            AdminListen::At(address) => (address, true),
-        };
-        match Self::listen(config, address) {
-            Ok(administration) => {
-                administration.warn_of_clear_text(config);
-                Ok(Some(administration))
-            }
-            Err(error) if is_explicit || matches!(error, StartError::CallerToken(_)) => Err(error),
-            Err(error) => {
-                tracing::warn!(
-                    "administration: administration and /metrics are off ({error}); set admin_listen, and admin_token \
-                     or RUNTIME_DIRECTORY (for a generated token)"
-                );
-                Ok(None)
-            }
+/// Opens the listener, and adds a generated token if none is configured. If `admin_listen` is not set and
+/// this fails, the server runs without administration, because checks matter more. A caller token that
+/// is the generated one is always an error.
+pub(crate) fn open(
+    setting: &'static str,
+    config: &Config,
+    tokens: &mut Tokens,
+) -> Result<Option<Socket>, StartError> {
+    let (address, is_explicit) = match config.admin_listen {
+        AdminListen::Off => return Ok(None),
+        AdminListen::Default => (AdminListen::DEFAULT, false),
+        AdminListen::At(address) => (address, true),
+    };
+    match listen(setting, address, config, tokens) {
+        Ok(socket) => {
+            warn_of_clear_text(socket.address, config);
+            Ok(Some(socket))
         }
-    }
-
-    fn listen(config: &Config, address: SocketAddr) -> Result<Self, StartError> {
-        let failed = |source| StartError::AdminListen { address, source };
-        let listener = net::bind(address).map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
-        let (mut tokens, mut about) = (config.tokens.clone(), AdminAddress::new(address));
-        if !tokens.has_administrators() {
-            let directory = config.runtime_directory.as_ref();
-            let generated = token_file::reuse_or_generate(directory, address.port())?;
-            let added = tokens.add(&generated.token, TokenRole::Admin);
-            added.map_err(|_| StartError::CallerToken(generated.path.clone()))?;
-            (about.token_file, about.generated_token) = (Some(generated.path), Some(generated.token));
-        }
-        Ok(Self { listener, tokens, about })
-    }
-
-    fn warn_of_clear_text(&self, config: &Config) {
-        let address = self.about.address;
-        if config.tls.is_none() && !address.ip().to_canonical().is_loopback() {
+        Err(error) if is_explicit || matches!(error, StartError::CallerToken(_)) => Err(error),
+        Err(error) => {
             tracing::warn!(
-                "administration: admin_listen={address} is reachable from other machines without TLS, so tokens \
-                 travel in clear text; set tls_certificate and tls_key"
+                "administration: administration and /metrics are off ({error}); set admin_listen, and admin_token \
+                 or RUNTIME_DIRECTORY (for a generated token)"
             );
+            Ok(None)
         }
+    }
+}
+
+fn listen(
+    setting: &'static str,
+    address: SocketAddr,
+    config: &Config,
+    tokens: &mut Tokens,
+) -> Result<Socket, StartError> {
+    let mut socket = Socket::bind(setting, address)?;
+    let mut about = AdminAddress::new(socket.address);
+    if !tokens.has_administrators() {
+        let directory = config.runtime_directory.as_ref();
+        let generated = token_file::reuse_or_generate(directory, socket.address.port())?;
+        let added = tokens.add(&generated.token, TokenRole::Admin);
+        added.map_err(|_| StartError::CallerToken(generated.path.clone()))?;
+        (about.token_file, about.generated_token) = (Some(generated.path), Some(generated.token));
+    }
+    socket.admin = Some(about);
+    Ok(socket)
+}
+
+fn warn_of_clear_text(address: SocketAddr, config: &Config) {
+    if config.tls.is_none() && !address.ip().to_canonical().is_loopback() {
+        tracing::warn!(
+            "administration: admin_listen={address} is reachable from other machines without TLS, so tokens \
+             travel in clear text; set tls_certificate and tls_key"
+        );
     }
 }

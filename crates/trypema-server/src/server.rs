@@ -6,21 +6,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
-use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use trypema::clock::Clock;
 use trypema::rules::Period;
 
-use crate::administration::{AdminAddress, Administration};
+use crate::administration::AdminAddress;
 use crate::app::App;
 use crate::background_tasks::BackgroundTasks;
 use crate::clock::Started;
 use crate::config::Config;
-use crate::front::http::{Access, AdminApi, CheckApi, Common, Http};
-use crate::logins::LoginGuard;
-use crate::net::{self, Acceptor, Certificates, Descriptors, Listener, Registry};
+use crate::front::http::Common;
+use crate::listeners::OpenListeners;
+use crate::net::{Certificates, Descriptors, Registry};
 use crate::permission_watch;
 use crate::rule_watcher;
 use crate::spans::Spans;
@@ -45,11 +44,8 @@ pub struct Interrupted;
 pub struct Server {
     app: Arc<App>,
     config: Config,
-    listener: TcpListener,
-    address: SocketAddr,
-    administration: Option<Administration>,
-    /// The guards of the check listener and of the administration listener.
-    guards: [LoginGuard; 2],
+    pub(crate) listeners: OpenListeners,
+    pub(crate) registry: Arc<Registry>,
     certificates: Option<Arc<Certificates>>,
     reload: Reload,
 }
@@ -79,23 +75,20 @@ impl Server {
     pub async fn start(config: Config, clock: Option<Arc<dyn Clock>>) -> Result<Self, StartError> {
         let certificates = config.tls.clone().map(Certificates::load).transpose()?.map(Arc::new);
         let app = Arc::new(App::new(&config, clock.clone()).await?);
-        let failed = |source| StartError::Listen { address: config.listen, source };
-        let listener = net::bind(config.listen).map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
-        let administration = Administration::open(&config)?;
-        let guard = |component| LoginGuard::new(component, clock.clone(), Arc::clone(&app.metrics.logins));
-        let (guards, reload) = ([guard("requests")?, guard("administration")?], Reload::default());
-        Ok(Self { app, config, listener, address, administration, guards, certificates, reload })
+        let listeners = OpenListeners::open(&config, clock, &app.metrics.logins)?;
+        let (registry, reload) = (registry(&app, &config), Reload::default());
+        Ok(Self { app, config, listeners, registry, certificates, reload })
     }
 
     /// Returns the address of the check listener.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        let first = self.listeners.sockets().next();
+        first.map_or(self.config.listen, |socket| socket.address)
     }
 
     /// Returns the address of the administration listener, if there is one.
     pub fn admin(&self) -> Option<&AdminAddress> {
-        self.administration.as_ref().map(|administration| &administration.about)
+        self.listeners.sockets().find_map(|socket| socket.admin.as_ref())
     }
 
     /// Returns the state that all front ends share.
@@ -115,8 +108,7 @@ impl Server {
     ///
     /// The server stopped because a background task ended.
     pub async fn run(mut self, stop: impl Future<Output = &'static str>) -> Result<(), Interrupted> {
-        let registry = self.registry();
-        let mut background = self.background(&registry);
+        let mut background = self.background();
         let (spans, sending) = match self.config.collector.take() {
             Some(collector) => {
                 let (spans, sending) = Spans::to(collector, Arc::clone(&self.app.metrics.dropped_spans));
@@ -124,8 +116,9 @@ impl Server {
             }
             None => (None, None),
         };
-        let (app, config) = (Arc::clone(&self.app), self.config.clone());
-        let listeners = self.into_listeners(&registry, spans);
+        let Self { app, config, listeners, registry, certificates, .. } = self;
+        let common = Common::new(Arc::clone(&app), &config, spans);
+        let listeners = listeners.with_protocols(&common, &config, &registry, certificates.as_ref());
         let (reason, outcome) = tokio::select! {
             () = listeners.accept() => ("the listeners ended", Ok(())),
             reason = stop => (reason, Ok(())),
@@ -154,50 +147,10 @@ impl Server {
         outcome
     }
 
-    /// Returns both listeners, each with its API.
-    fn into_listeners(self, registry: &Arc<Registry>, spans: Option<Arc<Spans>>) -> Listeners {
-        let common = Common::new(Arc::clone(&self.app), &self.config, spans);
-        let [check_guard, admin_guard] = self.guards;
-        let (tokens, administration) = match self.administration {
-            Some(Administration { listener, tokens, .. }) => (tokens.clone(), Some((listener, tokens))),
-            None => (self.config.tokens.clone(), None),
-        };
-        let check = CheckApi::new(common.clone(), &self.config, Access { tokens, guard: check_guard });
-        let check = Listener {
-            socket: self.listener,
-            acceptor: Acceptor {
-                protocol: Arc::new(Http(check)),
-                registry: Arc::clone(registry),
-                certificates: self.certificates.clone(),
-            },
-        };
-        let admin = administration.map(|(listener, tokens)| {
-            let admin = AdminApi::new(common, &self.config, Access { tokens, guard: admin_guard });
-            let (protocol, registry) = (Arc::new(Http(admin)), Arc::clone(registry));
-            let acceptor = Acceptor { protocol, registry, certificates: self.certificates };
-            Listener { socket: listener, acceptor }
-        });
-        Listeners { check, admin }
-    }
-
-    fn registry(&self) -> Arc<Registry> {
-        let limits = &self.config.limits;
-        let descriptors = Descriptors::raise_limit(limits.connections);
-        if descriptors.connections < limits.connections {
-            tracing::warn!(
-                "net: the open-file limit is lower than max_connections={}; accepting up to {} connections; raise \
-                 the limit with `ulimit -n` or LimitNOFILE=",
-                limits.connections,
-                descriptors.connections
-            );
-        }
-        Arc::new(Registry::new(Arc::clone(&self.app.metrics.connections), &self.config, descriptors))
-    }
-
     /// Spawns the background tasks.
-    fn background(&self, registry: &Arc<Registry>) -> BackgroundTasks {
+    fn background(&self) -> BackgroundTasks {
         let mut background = BackgroundTasks::default();
-        let (app, registry) = (&self.app, Arc::clone(registry));
+        let (app, registry) = (&self.app, Arc::clone(&self.registry));
         background.spawn("connection timeouts", async move { registry.run_timer().await });
         rule_watcher::spawn(&mut background, app, Arc::clone(&self.reload.rules));
         if let Some(redis) = self.config.provider.redis() {
@@ -221,31 +174,19 @@ impl Server {
     }
 }
 
-/// Both listeners.
-struct Listeners {
-    check: Listener<Http<CheckApi>>,
-    admin: Option<Listener<Http<AdminApi>>>,
-}
-
-impl Listeners {
-    /// Accepts connections on both listeners until it is dropped.
-    async fn accept(&self) {
-        let admin = async {
-            match &self.admin {
-                Some(admin) => admin.accept().await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::join!(self.check.accept(), admin);
+/// Returns the registry for as many connections as the limit of open files permits.
+fn registry(app: &App, config: &Config) -> Arc<Registry> {
+    let limits = &config.limits;
+    let descriptors = Descriptors::raise_limit(limits.connections);
+    if descriptors.connections < limits.connections {
+        tracing::warn!(
+            "net: the open-file limit is lower than max_connections={}; accepting up to {} connections; raise \
+             the limit with `ulimit -n` or LimitNOFILE=",
+            limits.connections,
+            descriptors.connections
+        );
     }
-
-    /// Serves the connections that the kernel has already accepted, then closes both listeners.
-    fn drain_backlog(self) {
-        self.check.drain_backlog();
-        if let Some(admin) = self.admin {
-            admin.drain_backlog();
-        }
-    }
+    Arc::new(Registry::new(Arc::clone(&app.metrics.connections), config, descriptors))
 }
 
 /// Waits for the last responses, then releases cancelled reservations and returns leased units to Redis, then

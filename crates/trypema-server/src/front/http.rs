@@ -20,15 +20,14 @@ mod renew;
 mod request;
 mod reserve;
 mod response;
+mod response_body;
 mod rules;
 mod settle;
 mod text;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::{Method, Request, Response};
-use http_body_util::Full;
 use hyper::body::Incoming;
 
 pub(crate) use self::access::Access;
@@ -36,19 +35,19 @@ pub(crate) use self::admin_api::AdminApi;
 pub(crate) use self::check_api::CheckApi;
 pub(crate) use self::connection::Http;
 pub(crate) use self::explain::ExplainResponse;
-use self::problem::ApiError;
+pub(crate) use self::problem::ApiError;
 pub(crate) use self::request::{RequestDescription, request_of};
+pub(crate) use self::response_body::ResponseBody;
 use crate::allowed_origins::AllowedOrigins;
 use crate::app::App;
 use crate::clock::Started;
 use crate::config::Config;
 use crate::metrics::RouteLabel;
-use crate::net::{ConnectionSlot, Phase};
+use crate::net::{ConnectionSlot, NotBegun, Work};
 use crate::spans::Spans;
 
-/// A response whose body is entirely in memory.
-type HttpResponse = Response<Full<Bytes>>;
-type RouteResult = Result<HttpResponse, ApiError>;
+type HttpResponse = Response<ResponseBody>;
+pub(crate) type RouteResult = Result<HttpResponse, ApiError>;
 
 /// The dependencies of both APIs.
 #[derive(Debug, Clone)]
@@ -89,18 +88,16 @@ pub(crate) trait Api: Send + Sync + 'static {
 }
 
 /// Answers one request: measures it, traces it, and accounts for its response.
-async fn serve_request<A: Api>(api: &A, request: Request<Incoming>, slot: &ConnectionSlot) -> HttpResponse {
+async fn serve_request<A: Api>(api: &A, request: Request<Incoming>, work: Work) -> HttpResponse {
     let (common, started) = (api.common(), Started::now());
-    slot.enter(Phase::Body);
     let route = A::route_of(request.uri().path());
     let span = common.spans.as_ref().and_then(|spans| Some((spans, spans.begin(request.headers())?)));
-    let response = route_request(api, route, request, slot).await;
-    let response = accounting::account_for(response, slot).await;
+    let response = route_request(api, route, request, &work).await;
+    let response = accounting::account_for(response, work).await;
     common.app.metrics.http.record_response(route.into(), response.status(), started.ago());
     if let Some((spans, active)) = span {
         spans.end(active, route.into().name(), response.status());
     }
-    slot.enter(Phase::Response);
     response
 }
 
@@ -131,8 +128,17 @@ async fn route_request<A: Api>(
 
 /// Begins the decision. From here on counters may change, so the client must get an answer. Fails if the
 /// connection was ended while the request arrived.
-fn begin(slot: &ConnectionSlot) -> Result<(), ApiError> {
-    if slot.enter(Phase::Busy) { Ok(()) } else { Err(ApiError::too_late()) }
+fn begin(work: &Work) -> Result<(), ApiError> {
+    Ok(work.begin_decision()?)
+}
+
+impl From<NotBegun> for ApiError {
+    fn from(not_begun: NotBegun) -> Self {
+        match not_begun {
+            NotBegun::Closed => Self::too_late(),
+            NotBegun::TooBusy => Self::unavailable("the connection has too many requests at a time; retry"),
+        }
+    }
 }
 
 fn only(method: &Method, request: Request<Incoming>) -> Result<Request<Incoming>, ApiError> {

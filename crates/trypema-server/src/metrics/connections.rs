@@ -9,6 +9,8 @@ use super::{Counter, Exposition, MetricType};
 pub(crate) struct ConnectionMetrics {
     /// Connections that are open.
     pub(crate) open: AtomicU64,
+    /// Responses that are streams, and have not ended.
+    pub(crate) streams: AtomicU64,
     /// Connections that were refused because no existing connection could be evicted.
     pub(crate) refused: Counter,
     /// Connections that were refused because their peer had `max_connections_per_peer` open.
@@ -31,6 +33,12 @@ impl ConnectionMetrics {
     pub(super) fn write(&self, text: &mut Exposition) {
         text.family("trypema_connections", MetricType::Gauge, "Open connections.");
         text.sample(&[], self.open.load(Ordering::Relaxed));
+        text.family(
+            "trypema_streams",
+            MetricType::Gauge,
+            "Open streams: responses that last until either side ends them.",
+        );
+        text.sample(&[], self.streams.load(Ordering::Relaxed));
         text.family(
             "trypema_connections_closed_early_total",
             MetricType::Counter,

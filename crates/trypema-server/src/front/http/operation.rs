@@ -7,12 +7,12 @@ use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
-use http_body_util::Full;
 use hyper::body::Incoming;
 use tokio::sync::Mutex;
 
 use super::problem::ApiError;
 use super::response::{json, json_bytes};
+use super::response_body::ResponseBody;
 use super::{AdminApi, HttpResponse, RouteResult, openapi};
 use crate::app::Readiness;
 use crate::background_worker::{BackgroundWorkers, Worker, WorkerError};
@@ -99,7 +99,7 @@ fn only_reading(request: &Request<Incoming>) -> Result<(), ApiError> {
 }
 
 fn text(content_type: &'static str, body: impl Into<Bytes>) -> HttpResponse {
-    let mut response = Response::new(Full::new(body.into()));
+    let mut response = Response::new(ResponseBody::from(body.into()));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }

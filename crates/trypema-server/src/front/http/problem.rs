@@ -3,15 +3,14 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{Response, StatusCode};
-use http_body_util::Full;
 use serde::Serialize;
 use trypema::TrypemaError;
 use trypema::http::Problem;
 
 use super::HttpResponse;
+use super::response_body::ResponseBody;
 use crate::background_worker::WorkerError;
 
 /// A request that gets an error response.
@@ -72,6 +71,10 @@ impl ApiError {
         )
     }
 
+    pub(super) fn too_many_streams() -> Self {
+        Self::unavailable("the server has too many streams open, or is stopping; retry")
+    }
+
     pub(super) fn unavailable(detail: &'static str) -> Self {
         Self::Request {
             status: StatusCode::SERVICE_UNAVAILABLE,
@@ -106,9 +109,9 @@ impl ApiError {
 
     pub(super) fn into_response(self) -> HttpResponse {
         match self {
-            Self::Library(problem) => problem.into_http_response::<String>().map(Full::from),
+            Self::Library(problem) => problem.into_http_response::<String>().map(ResponseBody::from),
             Self::Request { status, detail, header } => {
-                let mut response = Response::new(Full::new(Bytes::from(json(status, &detail))));
+                let mut response = Response::new(ResponseBody::from(json(status, &detail)));
                 *response.status_mut() = status;
                 let content_type = HeaderValue::from_static("application/problem+json");
                 response.headers_mut().insert(CONTENT_TYPE, content_type);

@@ -5,7 +5,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
-use http_body_util::Full;
 use schemars::JsonSchema;
 use serde::Serialize;
 use trypema::http::ErrorCode;
@@ -13,6 +12,7 @@ use trypema::rules::{Action, ApplyingRule, IfMissing, Outcome, Rule, RuleDecisio
 use trypema::{Attempts, BlockScope, Decision};
 
 use super::HttpResponse;
+use super::response_body::ResponseBody;
 use crate::mode::Mode;
 use crate::net::UNACCOUNTED_BYTES;
 
@@ -284,7 +284,7 @@ pub(super) fn json(status: StatusCode, value: &impl Serialize) -> HttpResponse {
 }
 
 pub(super) fn json_bytes(status: StatusCode, body: impl Into<Bytes>) -> HttpResponse {
-    let mut response = Response::new(Full::new(body.into()));
+    let mut response = Response::new(ResponseBody::from(body.into()));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
