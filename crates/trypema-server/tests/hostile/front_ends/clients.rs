@@ -141,9 +141,7 @@ impl Client for Http2Client {
         let (sender, receiver) = oneshot::channel();
         let begun = self.begin("/", text, true).await;
         tokio::spawn(async move {
-            let answer = async {
-                read_text(begun?.0.await.inspect_err(|e| eprintln!("HERE {e:?}")).ok()?.into_body()).await
-            };
+            let answer = async { read_text(begun?.0.await.ok()?.into_body()).await };
             let _ = sender.send(answer.await);
         });
         receiver
