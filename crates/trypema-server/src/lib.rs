@@ -16,7 +16,6 @@
 
 #![cfg(feature = "service")]
 
-mod administration;
 mod allowed_origins;
 mod app;
 mod attributes;
@@ -29,10 +28,20 @@ mod denial_log;
 mod deny_status;
 mod forward_auth;
 mod front;
+mod listeners;
 mod log;
 mod logins;
 mod metrics;
 mod mode;
+#[cfg_attr(
+    not(feature = "unstable-testkit"),
+    allow(
+        dead_code,
+        unreachable_pub,
+        unused_imports,
+        reason = "the testkit needs them, and front ends with streams will"
+    )
+)]
 mod net;
 mod permission_watch;
 mod provider;
@@ -46,13 +55,15 @@ mod settings;
 mod spans;
 mod start_error;
 mod store_watch;
+#[cfg(feature = "unstable-testkit")]
+#[doc(hidden)]
+pub mod testkit;
 mod token_file;
 mod tokens;
 
-pub use administration::AdminAddress;
 pub use app::App;
 pub use config::{Config, RedisConfig, Tls};
-pub use mode::Mode;
+pub use listeners::AdminAddress;
 pub use rules::{DatabaseChoice, OpenError, RulesSource};
 pub use secret::{Secret, SecretSource};
 pub use server::{Interrupted, Reload, Server};

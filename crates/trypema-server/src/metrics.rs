@@ -17,10 +17,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use trypema::rules::RuleSet;
 
+pub(crate) use self::http::{HttpMetrics, RouteLabel};
 pub(crate) use connections::ConnectionMetrics;
 pub(crate) use exposition::{CONTENT_TYPE, Exposition, MetricType};
 pub(crate) use family::{Families, Metric, metrics};
-pub(crate) use self::http::{HttpMetrics, RouteLabel};
 pub(crate) use logins::LoginMetrics;
 pub(crate) use reservations::ReservationMetrics;
 pub(crate) use rules::RuleMetrics;

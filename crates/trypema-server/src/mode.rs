@@ -3,7 +3,7 @@
 /// The effect of a request on counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Mode {
+pub(crate) enum Mode {
     /// Checks all rules that apply, and spends the cost on each of them if all of them allow the request.
     #[default]
     Check,

@@ -1,20 +1,30 @@
-//! Connections: accepting them, and bounding their number, their duration and their memory.
+//! Connections: accepting them, and bounding their number, their requests, their duration and their memory.
 
 mod connection;
 mod crowd;
+mod eviction;
 mod listener;
 mod log_throttle;
 mod memory;
 mod nofile;
 mod peer;
 mod registry;
+mod requests;
+mod state;
 mod stream;
+mod streams;
+mod timeouts;
 mod tls;
+mod work;
 
-pub(crate) use connection::{Instruction, Phase};
-pub(crate) use listener::{Acceptor, Listener, Protocol, bind};
-pub(crate) use memory::{Reservation, UNACCOUNTED_BYTES};
+pub use connection::{Instruction, MAX_DECISIONS};
+pub use listener::{Protocol, Serving};
+pub use memory::{Reservation, UNACCOUNTED_BYTES};
+pub use registry::Registry;
+pub use stream::Stream;
+pub use streams::{Delivery, OpenStream};
+pub use work::{NotBegun, Work};
+
+pub(crate) use listener::{Listener, bind};
 pub(crate) use nofile::Descriptors;
-pub(crate) use registry::{ConnectionSlot, Registry};
-pub(crate) use stream::Stream;
 pub(crate) use tls::{Certificates, TlsError};

@@ -37,6 +37,8 @@ pub(crate) enum Refusal {
     TooManyLogins(Duration),
     /// The connection was closed before the request was complete.
     Closed,
+    /// The connection has too many requests at a time.
+    TooBusy,
     /// The caller's deadline passed before the decision. It is unknown whether units were spent.
     DeadlineExceeded,
     /// No rule has a counter of this name.
@@ -58,6 +60,7 @@ impl Refusal {
             Self::Forbidden(_) => "forbidden",
             Self::TooManyLogins(_) => "too_many_logins",
             Self::Closed => "closed",
+            Self::TooBusy => "busy",
             Self::DeadlineExceeded => "deadline_exceeded",
             Self::UnknownKey => "unknown_key",
             Self::Failed(TrypemaError::ReservationConflict) => "conflict",

@@ -6,24 +6,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
-use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use trypema::clock::Clock;
 use trypema::rules::Period;
 
-use crate::administration::{AdminAddress, Administration};
 use crate::app::App;
 use crate::background_tasks::BackgroundTasks;
 use crate::clock::Started;
 use crate::config::Config;
-use crate::front::http::{Api, Http, RouteListener};
-use crate::logins::LoginGuard;
-use crate::net::{self, Acceptor, Certificates, Descriptors, Listener, Registry};
+use crate::front::http::Api;
+use crate::listeners::{AdminAddress, OpenListeners};
+use crate::net::{Certificates, Descriptors, Registry};
 use crate::permission_watch;
 use crate::rule_watcher;
-use crate::service::{Access, Service};
+use crate::service::Service;
 use crate::spans::Spans;
 use crate::start_error::StartError;
 use crate::store_watch;
@@ -46,11 +44,8 @@ pub struct Interrupted;
 pub struct Server {
     app: Arc<App>,
     config: Config,
-    listener: TcpListener,
-    address: SocketAddr,
-    administration: Option<Administration>,
-    /// The guards of the check listener and of the administration listener.
-    guards: [LoginGuard; 2],
+    pub(crate) listeners: OpenListeners,
+    pub(crate) registry: Arc<Registry>,
     certificates: Option<Arc<Certificates>>,
     reload: Reload,
 }
@@ -80,23 +75,20 @@ impl Server {
     pub async fn start(config: Config, clock: Option<Arc<dyn Clock>>) -> Result<Self, StartError> {
         let certificates = config.tls.clone().map(Certificates::load).transpose()?.map(Arc::new);
         let app = Arc::new(App::new(&config, clock.clone()).await?);
-        let failed = |source| StartError::Listen { address: config.values.listen, source };
-        let listener = net::bind(config.values.listen).map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
-        let administration = Administration::open(&config)?;
-        let guard = |component| LoginGuard::new(component, clock.clone(), Arc::clone(&app.metrics.logins));
-        let (guards, reload) = ([guard("requests")?, guard("administration")?], Reload::default());
-        Ok(Self { app, config, listener, address, administration, guards, certificates, reload })
+        let listeners = OpenListeners::open(&config, clock, &app.metrics.logins)?;
+        let (registry, reload) = (registry(&app, &config), Reload::default());
+        Ok(Self { app, config, listeners, registry, certificates, reload })
     }
 
     /// Returns the address of the check listener.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        let first = self.listeners.sockets().next();
+        first.map_or(self.config.values.listen, |socket| socket.address)
     }
 
     /// Returns the address of the administration listener, if there is one.
     pub fn admin(&self) -> Option<&AdminAddress> {
-        self.administration.as_ref().map(|administration| &administration.about)
+        self.listeners.sockets().find_map(|socket| socket.admin.as_ref())
     }
 
     /// Returns the state that all front ends share.
@@ -116,8 +108,7 @@ impl Server {
     ///
     /// The server stopped because a background task ended.
     pub async fn run(mut self, stop: impl Future<Output = &'static str>) -> Result<(), Interrupted> {
-        let registry = self.registry();
-        let mut background = self.background(&registry);
+        let mut background = self.background();
         let (spans, sending) = match self.config.collector.take() {
             Some(collector) => {
                 let (spans, sending) = Spans::to(collector, Arc::clone(&self.app.metrics.spans.dropped));
@@ -125,8 +116,9 @@ impl Server {
             }
             None => (None, None),
         };
-        let (app, config) = (Arc::clone(&self.app), self.config.clone());
-        let listeners = self.into_listeners(&registry, spans);
+        let Self { app, config, listeners, registry, certificates, .. } = self;
+        let api = Arc::new(Api::new(Service::new(Arc::clone(&app), spans), &config));
+        let listeners = listeners.with_protocols(&api, &registry, certificates.as_ref());
         let (reason, outcome) = tokio::select! {
             () = listeners.accept() => ("the listeners ended", Ok(())),
             reason = stop => (reason, Ok(())),
@@ -155,46 +147,10 @@ impl Server {
         outcome
     }
 
-    /// Returns both listeners, each with its API.
-    fn into_listeners(self, registry: &Arc<Registry>, spans: Option<Arc<Spans>>) -> Listeners {
-        let api = Arc::new(Api::new(Service::new(Arc::clone(&self.app), spans), &self.config));
-        let [check_guard, admin_guard] = self.guards;
-        let (tokens, administration) = match self.administration {
-            Some(Administration { listener, tokens, .. }) => (tokens.clone(), Some((listener, tokens))),
-            None => (self.config.tokens.clone(), None),
-        };
-        let listener = |socket, listener, access| Listener {
-            socket,
-            acceptor: Acceptor {
-                protocol: Arc::new(Http { api: Arc::clone(&api), listener, access }),
-                registry: Arc::clone(registry),
-                certificates: self.certificates.clone(),
-            },
-        };
-        let check = listener(self.listener, RouteListener::Check, Access { tokens, guard: check_guard });
-        let admin = administration.map(|(socket, tokens)| {
-            listener(socket, RouteListener::Administration, Access { tokens, guard: admin_guard })
-        });
-        Listeners { check, admin }
-    }
-
-    fn registry(&self) -> Arc<Registry> {
-        let max_connections = self.config.values.max_connections;
-        let descriptors = Descriptors::raise_limit(max_connections);
-        if descriptors.connections < max_connections {
-            tracing::warn!(
-                "net: the open-file limit is lower than max_connections={max_connections}; accepting up to {} \
-                 connections; raise the limit with `ulimit -n` or LimitNOFILE=",
-                descriptors.connections
-            );
-        }
-        Arc::new(Registry::new(Arc::clone(&self.app.metrics.connections), &self.config, descriptors))
-    }
-
     /// Spawns the background tasks.
-    fn background(&self, registry: &Arc<Registry>) -> BackgroundTasks {
+    fn background(&self) -> BackgroundTasks {
         let mut background = BackgroundTasks::default();
-        let (app, registry) = (&self.app, Arc::clone(registry));
+        let (app, registry) = (&self.app, Arc::clone(&self.registry));
         background.spawn("connection timeouts", async move { registry.run_timer().await });
         rule_watcher::spawn(&mut background, app, Arc::clone(&self.reload.rules));
         if self.config.redis.is_some() {
@@ -219,31 +175,18 @@ impl Server {
     }
 }
 
-/// Both listeners.
-struct Listeners {
-    check: Listener<Http>,
-    admin: Option<Listener<Http>>,
-}
-
-impl Listeners {
-    /// Accepts connections on both listeners until it is dropped.
-    async fn accept(&self) {
-        let admin = async {
-            match &self.admin {
-                Some(admin) => admin.accept().await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::join!(self.check.accept(), admin);
+/// Returns the registry for as many connections as the limit of open files permits.
+fn registry(app: &App, config: &Config) -> Arc<Registry> {
+    let max_connections = config.values.max_connections;
+    let descriptors = Descriptors::raise_limit(max_connections);
+    if descriptors.connections < max_connections {
+        tracing::warn!(
+            "net: the open-file limit is lower than max_connections={max_connections}; accepting up to {} \
+             connections; raise the limit with `ulimit -n` or LimitNOFILE=",
+            descriptors.connections
+        );
     }
-
-    /// Serves the connections that the kernel has already accepted, then closes both listeners.
-    fn drain_backlog(self) {
-        self.check.drain_backlog();
-        if let Some(admin) = self.admin {
-            admin.drain_backlog();
-        }
-    }
+    Arc::new(Registry::new(Arc::clone(&app.metrics.connections), config, descriptors))
 }
 
 /// Waits for the last responses, then releases cancelled reservations and returns leased units to Redis, then

@@ -19,6 +19,7 @@ pub(crate) use operations::{
 
 use crate::app::App;
 use crate::clock::Started;
+use crate::net::{NotBegun, Work};
 use crate::refusal::{Permission, Refusal};
 use crate::spans::{ActiveSpan, Spans};
 
@@ -58,13 +59,15 @@ impl Service {
         &self.app
     }
 
-    /// Carries out an operation. No other code asks the engine to decide.
+    /// Carries out an operation for the request that is `work`. No other code asks the engine to decide.
     pub(crate) async fn call<O: Operation>(
         &self,
         caller: &Caller,
+        work: &Work,
         operation: O,
     ) -> Result<O::Answer, Refusal> {
         caller.require(O::PERMISSION)?;
+        work.begin_decision()?;
         let deciding = operation.run(&self.app);
         match caller.deadline {
             None => deciding.await,
@@ -87,5 +90,14 @@ impl Service {
             spans.end(span, name, status);
         }
         started.ago()
+    }
+}
+
+impl From<NotBegun> for Refusal {
+    fn from(not_begun: NotBegun) -> Self {
+        match not_begun {
+            NotBegun::Closed => Self::Closed,
+            NotBegun::TooBusy => Self::TooBusy,
+        }
     }
 }

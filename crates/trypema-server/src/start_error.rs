@@ -33,17 +33,11 @@ pub enum StartError {
     /// The TLS certificate or key cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The check listener could not be bound.
-    #[error("listen: {address}: {source}")]
+    /// A listener could not be bound.
+    #[error("{setting}: {address}: {source}")]
     Listen {
-        /// The address of the listener.
-        address: SocketAddr,
-        /// The error of the operating system.
-        source: io::Error,
-    },
-    /// The administration listener could not be bound.
-    #[error("admin_listen: {address}: {source}")]
-    AdminListen {
+        /// The setting with the address of the listener.
+        setting: &'static str,
         /// The address of the listener.
         address: SocketAddr,
         /// The error of the operating system.
@@ -65,7 +59,7 @@ impl StartError {
             Self::Database(error) => error.is_final(),
             Self::Store(error) => !matches!(error, TrypemaError::RedisError(_)),
             // The service manager may start the server again, after somebody has changed the user.
-            Self::MissingPermissions(_) | Self::Listen { .. } | Self::AdminListen { .. } => false,
+            Self::MissingPermissions(_) | Self::Listen { .. } => false,
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The tokens of callers, readers and admins.
 
+use std::sync::Arc;
+
 use thiserror::Error;
 
 use crate::secret::Secret;
@@ -29,7 +31,7 @@ struct Token {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Actor {
     /// The name that history and logs show.
-    pub(crate) name: String,
+    pub(crate) name: Arc<str>,
     pub(crate) role: TokenRole,
 }
 
@@ -105,7 +107,7 @@ impl Tokens {
             let is_shared = (owner.role == TokenRole::Caller) != (role == TokenRole::Caller);
             return Err(if is_shared { InvalidTokens::Shared } else { InvalidTokens::Repeated });
         }
-        let owner = Actor { name: name.to_owned(), role };
+        let owner = Actor { name: name.into(), role };
         self.0.push(Token { owner, secret: Secret::from(token) });
         Ok(())
     }
@@ -154,10 +156,10 @@ mod tests {
         let readers = "grafana\ttoken-number-three\r\nbob@example.com  token-number-four\n";
         let tokens = tokens(admins, readers).unwrap();
         let found = |token: &str| tokens.find(token.as_bytes()).map(|actor| (actor.name.clone(), actor.role));
-        assert_eq!(found("token-number-one"), Some(("ann".to_owned(), TokenRole::Admin)));
-        assert_eq!(found("token-number-two,2:x"), Some(("admin".to_owned(), TokenRole::Admin)));
-        assert_eq!(found("token-number-three"), Some(("grafana".to_owned(), TokenRole::Reader)));
-        assert_eq!(found("token-number-four"), Some(("bob@example.com".to_owned(), TokenRole::Reader)));
+        assert_eq!(found("token-number-one"), Some(("ann".into(), TokenRole::Admin)));
+        assert_eq!(found("token-number-two,2:x"), Some(("admin".into(), TokenRole::Admin)));
+        assert_eq!(found("token-number-three"), Some(("grafana".into(), TokenRole::Reader)));
+        assert_eq!(found("token-number-four"), Some(("bob@example.com".into(), TokenRole::Reader)));
         for wrong in
             ["", "token-number-on", "token-number-onee", "ann token-number-one", "ann", "Token-number-one"]
         {
@@ -197,7 +199,7 @@ mod tests {
         tokens.add_lines(&callers, TokenRole::Caller).unwrap();
         assert_eq!((tokens.has_callers(), tokens.has_administrators()), (true, false));
         for (token, name) in [("token-number-one", "shop"), ("token-number-two", "caller")] {
-            let owner = Actor { name: name.to_owned(), role: TokenRole::Caller };
+            let owner = Actor { name: name.into(), role: TokenRole::Caller };
             assert_eq!(tokens.find(token.as_bytes()), Some(&owner));
         }
         let again = Secret::from("token-number-one");

@@ -11,6 +11,13 @@ mod client;
 mod faults;
 #[path = "hostile/flood.rs"]
 mod flood;
+#[cfg(feature = "unstable-testkit")]
+#[path = "hostile/front_ends.rs"]
+mod front_ends;
+#[cfg(feature = "unstable-testkit")]
+#[path = "service/front_ends.rs"]
+#[allow(dead_code, unreachable_pub)]
+mod front_ends_of_tests;
 #[path = "service/harness.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod harness;

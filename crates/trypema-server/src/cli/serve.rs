@@ -10,8 +10,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::arguments::Given;
 use super::{failed, print};
-use crate::administration::AdminAddress;
 use crate::config::Config;
+use crate::listeners::AdminAddress;
 use crate::log;
 use crate::rules::RulesSource;
 use crate::server::{Interrupted, Server};

@@ -12,32 +12,32 @@ mod origin;
 mod problem;
 mod query;
 mod response;
+mod response_body;
 mod routes;
 mod text;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::Full;
 use hyper::body::Incoming;
 use tokio::sync::Semaphore;
 use trypema::http::TrustedProxies;
 
-pub(crate) use self::connection::Http;
+#[cfg(feature = "unstable-testkit")]
+pub(crate) use self::connection::serve;
+pub(crate) use self::connection::{Http, Responder};
 use self::exchange::Exchange;
 use self::problem::ApiError;
+pub(crate) use self::response_body::ResponseBody;
 use self::routes::{Found, RulesetPermits, SharedText};
 use crate::allowed_origins::AllowedOrigins;
 use crate::app::App;
 use crate::config::Config;
 use crate::forward_auth::Profiles;
-use crate::net::{ConnectionSlot, Phase};
-use crate::refusal::Refusal;
+use crate::net::Work;
 use crate::service::Service;
 
-/// A response whose body is entirely in memory.
-type HttpResponse = Response<Full<Bytes>>;
+pub(crate) type HttpResponse = Response<ResponseBody>;
 type RouteResult = Result<HttpResponse, ApiError>;
 
 /// What all routes share.
@@ -86,27 +86,41 @@ impl Api {
     fn app(&self) -> &Arc<App> {
         self.service.app()
     }
+
+    #[cfg(feature = "unstable-testkit")]
+    pub(crate) fn service(&self) -> &Service {
+        &self.service
+    }
+
+    /// Accounts for a response until it is sent.
+    pub(crate) async fn account_for(&self, response: HttpResponse, work: Work) -> HttpResponse {
+        accounting::account_for(response, work).await
+    }
 }
 
-impl Http {
+impl Responder for Http {
+    fn api(&self) -> &Api {
+        &self.api
+    }
+
     /// Answers one request: measures it, traces it, and accounts for its response.
-    async fn serve_request(&self, request: Request<Incoming>, slot: &ConnectionSlot) -> HttpResponse {
+    async fn respond(&self, request: Request<Incoming>, work: Work) -> HttpResponse {
         let traceparent = request.headers().get("traceparent").and_then(|parent| parent.to_str().ok());
         let arrival = self.api.service.arrived(traceparent);
-        slot.enter(Phase::Body);
         let found = Found::new(self.listener, request.method(), request.uri().path());
         let label = found.label();
-        let response = self.answer(found, request, slot).await;
-        let response = accounting::account_for(response, slot).await;
+        let response = self.answer(found, request, &work).await;
+        let response = self.api.account_for(response, work).await;
         let status = response.status().as_u16();
         let time = self.api.service.answered(arrival, label.name(), status);
         self.api.app().metrics.http.record_response(label, status, time);
-        slot.enter(Phase::Response);
         response
     }
+}
 
+impl Http {
     /// Answers one request, unless a web page sent it that may not call the server.
-    async fn answer(&self, found: Found, request: Request<Incoming>, slot: &ConnectionSlot) -> HttpResponse {
+    async fn answer(&self, found: Found, request: Request<Incoming>, work: &Work) -> HttpResponse {
         let page = if found.is_open_to_pages() {
             None
         } else {
@@ -117,7 +131,7 @@ impl Http {
         };
         let mut response = match page.and_then(|page| page.preflight()) {
             Some(preflight) => preflight,
-            None => self.dispatch(found, request, slot).await.unwrap_or_else(ApiError::into_response),
+            None => self.dispatch(found, request, work).await.unwrap_or_else(ApiError::into_response),
         };
         if let Some(page) = page {
             page.permit(&mut response);
@@ -126,20 +140,14 @@ impl Http {
     }
 
     /// Calls the handler of a route.
-    async fn dispatch(&self, found: Found, request: Request<Incoming>, slot: &ConnectionSlot) -> RouteResult {
+    async fn dispatch(&self, found: Found, request: Request<Incoming>, work: &Work) -> RouteResult {
         if self.listener == RouteListener::Check {
             exchange::refuse_absolute_form(request.uri())?;
         }
         let permission = found.permission();
-        let caller = exchange::admit(&self.access, permission, request.headers(), slot)?;
+        let caller = exchange::admit(&self.access, permission, request.headers(), work)?;
         let (route, parameters) = found.into_route()?;
-        let exchange = Exchange { request, slot, access: &self.access, caller, parameters };
+        let exchange = Exchange { request, work, access: &self.access, caller, parameters };
         self.api.handle(route, exchange).await
     }
-}
-
-/// Begins the decision. From here on counters may change, so the client must get an answer. Fails if the
-/// connection was ended while the request arrived.
-fn begin(slot: &ConnectionSlot) -> Result<(), Refusal> {
-    if slot.enter(Phase::Busy) { Ok(()) } else { Err(Refusal::Closed) }
 }

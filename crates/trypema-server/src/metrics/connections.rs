@@ -8,6 +8,7 @@ metrics! {
     /// The number of connections, and of those that the server closed, by reason.
     ConnectionMetrics {
         "trypema_connections", "Open connections." { open: AtomicU64 }
+        "trypema_streams", "Open streams: responses that last until either side ends them." { streams: AtomicU64 }
         "trypema_connections_closed_early_total",
         "Connections closed by the server. reason: refused (no other could be evicted), evicted (closed for a new one), timed_out, malformed (not HTTP), peer_limit, out_of_memory.",
         by "reason" {

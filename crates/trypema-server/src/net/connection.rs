@@ -1,48 +1,32 @@
 //! The state of one connection, as other tasks see it.
 
-use std::cmp::Reverse;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
-use super::memory::STALL_TICKS;
 use super::peer::Peer;
+use super::requests::{RequestPhase, Requests};
+use super::state::{Phase, State};
+use super::work::NotBegun;
 
-/// The phase of a connection. Each phase has its own timeout.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Phase {
-    /// No byte has arrived yet.
-    New = 0,
-    /// The last request is answered, and the response is sent.
-    Idle = 1,
-    /// The head of a request is arriving.
-    Head = 2,
-    /// The body of a request is arriving. Nothing is decided yet.
-    Body = 3,
-    /// The server is deciding a request. The registry does not close such a connection to make room,
-    /// because the client must learn whether units were spent.
-    Busy = 4,
-    /// The response is being sent.
-    Response = 5,
-    /// The registry closed the connection.
-    Closed = 6,
-}
+/// The number of requests of one connection that are decided at a time. More would let one connection occupy the server; a client
+/// that needs more opens another one.
+pub const MAX_DECISIONS: u8 = 16;
 
 /// An instruction from the registry to the task of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Instruction {
+pub enum Instruction {
     /// Keep serving requests.
     Continue,
-    /// Finish the current request, then close.
+    /// Finish the requests that have begun, then close.
     Finish,
     /// Close immediately.
     Close,
 }
 
-/// The shared state of a connection. Its own task writes the phase; the registry reads it and wakes the
+/// The shared state of a connection. Its own tasks write the phase; the registry reads it and wakes the
 /// task through `notify`.
 ///
 /// The registry finds expired timeouts by scanning all connections periodically, so a request sets no timer
@@ -51,47 +35,20 @@ pub(crate) enum Instruction {
 pub(crate) struct Connection {
     pub(crate) peer_address: SocketAddr,
     /// The number of connections that were admitted up to this one. A lower number is an older connection.
-    sequence: u64,
-    /// The phase and the tick at which it began, in one atomic word. A compare-and-swap closes the connection
-    /// only if it is still in the state that the caller read.
+    pub(super) sequence: u64,
+    /// In one atomic word, so that a compare-and-swap closes the connection only if it is still in the state that the caller read.
     state: AtomicU64,
+    pub(super) requests: Requests,
     is_draining: AtomicBool,
     notify: Notify,
     /// The resources of all connections of this peer.
     pub(super) peer: Arc<Peer>,
     /// The bytes of the memory budget that this connection holds.
     held_bytes: AtomicU64,
-    /// The part of `held_bytes` that belongs to responses which the client has not read yet.
+    /// The part of `held_bytes` that belongs to answers in the stream's buffer, which the client has not read yet.
     unread_bytes: AtomicU64,
     /// The tick of the last byte that was read or written while the connection held memory.
     last_progress: AtomicU32,
-}
-
-/// A snapshot of a connection's state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct State(u64);
-
-impl State {
-    fn new(phase: Phase, since: u32) -> Self {
-        Self(u64::from(since) << 8 | phase as u64)
-    }
-
-    pub(super) fn phase(self) -> Phase {
-        match self.0 & 0xff {
-            0 => Phase::New,
-            1 => Phase::Idle,
-            2 => Phase::Head,
-            3 => Phase::Body,
-            4 => Phase::Busy,
-            5 => Phase::Response,
-            _ => Phase::Closed,
-        }
-    }
-
-    /// Returns the number of ticks that the phase has lasted.
-    pub(super) fn age(self, now: u32) -> u32 {
-        now.saturating_sub(u32::try_from(self.0 >> 8).unwrap_or(u32::MAX))
-    }
 }
 
 impl Connection {
@@ -103,24 +60,11 @@ impl Connection {
             unread_bytes: AtomicU64::new(0),
             last_progress: AtomicU32::new(now),
             sequence,
-            state: AtomicU64::new(State::new(Phase::New, now).0),
+            state: AtomicU64::new(State::new(now).into()),
+            requests: Requests::default(),
             is_draining: AtomicBool::new(false),
             notify: Notify::new(),
         }
-    }
-
-    /// Returns the eviction rank of this connection in the state `seen`, or `None` if it must not be
-    /// evicted. The registry evicts the highest rank first: connections without a complete request, then
-    /// those whose client does not read its response, then idle ones. Within a rank, it evicts the one that
-    /// has waited longest, then the oldest.
-    pub(super) fn eviction_rank(&self, seen: State, now: u32) -> Option<(u8, u32, Reverse<u64>)> {
-        let rank = match seen.phase() {
-            Phase::New | Phase::Head | Phase::Body => 2,
-            Phase::Response if seen.age(now) >= STALL_TICKS => 1,
-            Phase::Idle => 0,
-            Phase::Busy | Phase::Response | Phase::Closed => return None,
-        };
-        Some((rank, seen.age(now), Reverse(self.sequence)))
     }
 
     /// Returns the bytes of the memory budget that this connection holds.
@@ -140,12 +84,12 @@ impl Connection {
         self.peer.release(bytes);
     }
 
-    /// Marks `bytes` of the held memory as an unread response.
+    /// Marks `bytes` of the held memory as an unread answer.
     pub(super) fn add_unread(&self, bytes: u64) {
         self.unread_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Resets the bytes of unread responses to zero, and returns the previous number.
+    /// Resets the bytes of unread answers to zero, and returns the previous number.
     pub(super) fn take_unread(&self) -> u64 {
         if self.unread_bytes.load(Ordering::Relaxed) == 0 {
             0
@@ -163,50 +107,133 @@ impl Connection {
         now.saturating_sub(self.last_progress.load(Ordering::Relaxed))
     }
 
-    /// Enters a new phase. Returns `false` if the registry has closed the connection.
-    pub(crate) fn enter(&self, phase: Phase, now: u32) -> bool {
-        let next = State::new(phase, now);
-        let entered = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| {
-            (State(state).phase() != Phase::Closed).then_some(next.0)
-        });
-        entered.is_ok()
+    pub(super) fn state(&self) -> State {
+        State::from(self.state.load(Ordering::Acquire))
     }
 
-    pub(super) fn state(&self) -> State {
-        State(self.state.load(Ordering::Acquire))
+    /// Changes the state unless `change` returns `None`. Returns the new state.
+    fn update(&self, change: impl Fn(State) -> Option<State>) -> Option<State> {
+        let mut seen = self.state();
+        loop {
+            let next = change(seen)?;
+            match self.replace(seen, next) {
+                Ok(()) => return Some(next),
+                Err(changed) => seen = changed,
+            }
+        }
+    }
+
+    fn replace(&self, seen: State, next: State) -> Result<(), State> {
+        let replaced =
+            self.state.compare_exchange_weak(seen.into(), next.into(), Ordering::AcqRel, Ordering::Acquire);
+        replaced.map(|_| ()).map_err(State::from)
+    }
+
+    /// Enters [`Phase::Head`]: a part of a head has arrived. Its time begins once no request is under way.
+    pub(super) fn begin_head(&self, now: u32) {
+        self.update(|seen| {
+            matches!(seen.phase(), Phase::New | Phase::Idle).then(|| seen.in_phase(Phase::Head, now))
+        });
+    }
+
+    /// Begins a request, and returns its place among the requests of this connection.
+    pub(super) fn begin_request(&self, now: u32) -> Result<usize, NotBegun> {
+        let place = self.requests.begin(now).ok_or(NotBegun::TooBusy)?;
+        if self.update(|seen| seen.is_open().then(|| seen.begin_request(now))).is_none() {
+            self.requests.end(place);
+            return Err(NotBegun::Closed);
+        }
+        Ok(place)
+    }
+
+    /// Begins the decision of a request, unless it has begun.
+    pub(super) fn begin_decision(&self, place: usize, now: u32) -> Result<(), NotBegun> {
+        let previous = self.requests.phase(place);
+        if previous == RequestPhase::Deciding {
+            return Ok(());
+        }
+        let begun = self.update(|seen| {
+            let may_begin = seen.is_open() && seen.deciding() < MAX_DECISIONS;
+            may_begin.then(|| seen.end_phase(previous, now).begin_decision())
+        });
+        if begun.is_none() {
+            return Err(if self.state().is_open() { NotBegun::TooBusy } else { NotBegun::Closed });
+        }
+        self.requests.enter(place, RequestPhase::Deciding, now);
+        Ok(())
+    }
+
+    /// Moves a request that was being read or decided to an answer.
+    pub(super) fn begin_answer(&self, place: usize, answer: RequestPhase, now: u32) {
+        let previous = self.requests.enter(place, answer, now);
+        self.leave_phase(|seen| seen.end_phase(previous, now));
+    }
+
+    /// Ends a request. The connection is idle then, or in `after`, if it has no other.
+    pub(super) fn end_request(&self, place: usize, after: Phase, now: u32) {
+        let previous = self.requests.end(place);
+        self.leave_phase(|seen| seen.end_phase(previous, now).end_request(after, now));
+    }
+
+    /// Changes the state at the end of something. A connection that [leaves](Self::leave_if) is closed after its last decision.
+    fn leave_phase(&self, change: impl Fn(State) -> State) {
+        let next = self.update(|seen| Some(change(seen).closed_after_last_decision()));
+        if next.is_some_and(|next| next.phase() == Phase::Closed) {
+            self.notify.notify_one();
+        }
+    }
+
+    /// Enters [`Phase::Idle`] if every answer has been written.
+    pub(super) fn end_answers(&self, now: u32) {
+        match self.state().phase() {
+            Phase::Answer => {
+                self.update(|seen| (seen.phase() == Phase::Answer).then(|| seen.in_phase(Phase::Idle, now)));
+            }
+            Phase::Working => self.requests.written(now),
+            _ => {}
+        }
     }
 
     /// Closes the connection if it is still in the state `seen`. Returns whether it did.
     pub(super) fn close_if(&self, seen: State) -> bool {
-        let closed = State::new(Phase::Closed, 0).0;
-        let is_closed =
-            self.state.compare_exchange(seen.0, closed, Ordering::AcqRel, Ordering::Acquire).is_ok();
-        if is_closed {
+        self.replace_if(seen, seen.in_phase(Phase::Closed, 0))
+    }
+
+    /// Lets the connection finish its decisions, begin no further one, and close then, if it is still in the state `seen`. Returns
+    /// whether it did.
+    pub(super) fn leave_if(&self, seen: State, now: u32) -> bool {
+        self.replace_if(seen, seen.in_phase(Phase::Leaving, now).closed_after_last_decision())
+    }
+
+    fn replace_if(&self, seen: State, next: State) -> bool {
+        let replaced =
+            self.state.compare_exchange(seen.into(), next.into(), Ordering::AcqRel, Ordering::Acquire);
+        if replaced.is_ok() {
             self.notify.notify_one();
         }
-        is_closed
+        replaced.is_ok()
     }
 
     /// Closes the connection in any phase.
     pub(super) fn close(&self) {
-        self.state.store(State::new(Phase::Closed, 0).0, Ordering::Release);
+        self.update(|seen| Some(seen.in_phase(Phase::Closed, 0)));
         self.notify.notify_one();
     }
 
-    /// Tells the connection's task to finish the current request and then close.
+    /// Tells the connection's task to finish the requests that have begun, and then close.
     pub(super) fn finish(&self) {
-        self.is_draining.store(true, Ordering::Release);
-        self.notify.notify_one();
+        if !self.is_draining.swap(true, Ordering::AcqRel) {
+            self.notify.notify_one();
+        }
     }
 
     /// Returns the instruction in force.
     pub(crate) fn instruction(&self) -> Instruction {
-        if self.state().phase() == Phase::Closed {
-            Instruction::Close
-        } else if self.is_draining.load(Ordering::Acquire) {
-            Instruction::Finish
-        } else {
-            Instruction::Continue
+        match self.state().phase() {
+            Phase::Closed => Instruction::Close,
+            Phase::Leaving => Instruction::Finish,
+            _ if self.is_draining.load(Ordering::Acquire) => Instruction::Finish,
+            _ => Instruction::Continue,
         }
     }
 
@@ -227,38 +254,71 @@ mod tests {
     use super::super::peer::PeerKey;
     use super::*;
 
-    fn connection(sequence: u64, now: u32) -> Connection {
+    fn connection() -> Connection {
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
-        Connection::new(address, Arc::new(Peer::new(PeerKey::of(address.ip()))), sequence, now)
+        Connection::new(address, Arc::new(Peer::new(PeerKey::of(address.ip()))), 0, 7)
     }
 
     #[test]
     fn a_connection_whose_state_has_changed_is_not_closed() {
-        let connection = connection(0, 7);
+        let connection = connection();
         let new = connection.state();
         assert_eq!((new.phase(), new.age(9)), (Phase::New, 2));
-        assert!(connection.enter(Phase::Busy, 9));
-        assert!(!connection.close_if(new), "it has become busy");
+        let place = connection.begin_request(9).unwrap();
+        connection.begin_decision(place, 9).unwrap();
+        assert!(!connection.close_if(new), "it decides");
         assert_eq!(connection.instruction(), Instruction::Continue);
         assert!(connection.close_if(connection.state()));
-        assert!(!connection.enter(Phase::Busy, 10), "it is closed");
+        assert_eq!(connection.begin_request(10), Err(NotBegun::Closed));
         assert_eq!(connection.instruction(), Instruction::Close);
     }
 
     #[test]
-    fn connections_in_use_are_evicted_last() {
-        let now = 2 * STALL_TICKS;
-        let in_phase = |sequence, phase, age| {
-            let connection = connection(sequence, 0);
-            connection.enter(phase, now - age);
-            connection.eviction_rank(connection.state(), now)
-        };
-        assert_eq!(in_phase(1, Phase::Busy, now), None);
-        assert_eq!(in_phase(1, Phase::Response, STALL_TICKS - 1), None);
-        let unread = in_phase(1, Phase::Response, STALL_TICKS);
-        assert!(in_phase(9, Phase::New, 1) > unread, "first those without a request");
-        assert!(unread > in_phase(1, Phase::Idle, now), "then those that do not read the response");
-        assert!(in_phase(2, Phase::Idle, 9) > in_phase(1, Phase::Idle, 1), "then the longest idle");
-        assert!(in_phase(1, Phase::New, 9) > in_phase(2, Phase::Head, 9), "then the oldest");
+    fn decisions_of_one_connection_are_bounded() {
+        let connection = connection();
+        let places: Vec<_> = (0..=MAX_DECISIONS).map(|_| connection.begin_request(7).unwrap()).collect();
+        let begun: Vec<_> = places.iter().map(|place| connection.begin_decision(*place, 8)).collect();
+        assert_eq!(begun.iter().filter(|begun| begun.is_ok()).count(), usize::from(MAX_DECISIONS));
+        assert_eq!(begun.last(), Some(&Err(NotBegun::TooBusy)));
+        connection.end_request(places[0], Phase::Idle, 9);
+        connection.begin_decision(places[16], 9).unwrap();
+    }
+
+    #[test]
+    fn a_leaving_connection_closes_after_its_last_decision() {
+        let connection = connection();
+        let places = [(); 3].map(|()| connection.begin_request(7).unwrap());
+        connection.begin_decision(places[0], 7).unwrap();
+        connection.begin_decision(places[1], 7).unwrap();
+        assert!(connection.leave_if(connection.state(), 8));
+        assert_eq!(connection.instruction(), Instruction::Finish);
+        assert_eq!(connection.begin_decision(places[2], 8), Err(NotBegun::Closed));
+        assert_eq!(connection.begin_request(8), Err(NotBegun::Closed));
+        connection.begin_answer(places[0], RequestPhase::Unread, 9);
+        assert_eq!(connection.instruction(), Instruction::Finish);
+        connection.end_request(places[1], Phase::Idle, 9);
+        assert_eq!(connection.instruction(), Instruction::Close);
+    }
+
+    #[test]
+    fn a_connection_is_idle_after_its_last_request() {
+        let connection = connection();
+        let places = [(); 2].map(|()| connection.begin_request(7).unwrap());
+        assert_eq!(connection.state().phase(), Phase::Body);
+        connection.begin_decision(places[0], 8).unwrap();
+        assert_eq!(
+            (connection.state().phase(), connection.state().age(9)),
+            (Phase::Body, 1),
+            "the other one"
+        );
+        connection.begin_decision(places[1], 8).unwrap();
+        assert_eq!(connection.state().phase(), Phase::Working);
+        connection.end_request(places[0], Phase::Answer, 9);
+        connection.begin_head(9);
+        assert_eq!(connection.state().phase(), Phase::Working);
+        connection.end_request(places[1], Phase::Answer, 9);
+        assert_eq!(connection.state().phase(), Phase::Answer);
+        connection.end_answers(9);
+        assert_eq!(connection.state().phase(), Phase::Idle);
     }
 }

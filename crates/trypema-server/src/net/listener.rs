@@ -2,13 +2,14 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::timeout;
 
-use super::connection::{Instruction, Phase};
+use super::connection::Instruction;
 use super::crowd;
 use super::registry::{AdmitError, ConnectionSlot, Registry};
 use super::stream::{MaybeTlsStream, Stream};
@@ -38,20 +39,23 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
+/// A front end's task for one connection.
+pub type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// The protocol of a front end.
-pub(crate) trait Protocol: Send + Sync + 'static {
+pub trait Protocol: Send + Sync {
     /// Serves one connection until its client or an [`Instruction`] closes it.
-    fn serve(self: Arc<Self>, stream: Stream) -> impl Future<Output = ()> + Send;
+    fn serve(self: Arc<Self>, stream: Stream) -> Serving;
 }
 
 /// Accepts connections, and holds everything that their tasks share.
-pub(crate) struct Acceptor<P> {
-    pub(crate) protocol: Arc<P>,
-    pub(crate) registry: Arc<Registry>,
-    pub(crate) certificates: Option<Arc<Certificates>>,
+struct Acceptor {
+    protocol: Arc<dyn Protocol>,
+    registry: Arc<Registry>,
+    certificates: Option<Arc<Certificates>>,
 }
 
-impl<P: Protocol> Acceptor<P> {
+impl Acceptor {
     /// Accepts connections until the future is dropped.
     async fn run(&self, listener: &TcpListener) {
         let mut last_warning: Option<Started> = None;
@@ -108,8 +112,8 @@ impl<P: Protocol> Acceptor<P> {
         let peer_slot = Arc::clone(&slot);
         let task = async move {
             if let Some(inner) = establish(stream, &slot, certificates.as_deref()).await {
-                // Boxed only now, so that a task which waits for the first byte stays small.
-                Box::pin(protocol.serve(Stream { inner, slot })).await;
+                // Its future is boxed only now, so that a task which waits for the first byte stays small.
+                protocol.serve(Stream { inner, slot }).await;
             }
         };
         crowd::spawn(crowd, move || peer_slot.is_crowded(), task);
@@ -117,12 +121,22 @@ impl<P: Protocol> Acceptor<P> {
 }
 
 /// A listening socket and the acceptor of its connections.
-pub(crate) struct Listener<P> {
-    pub(crate) socket: TcpListener,
-    pub(crate) acceptor: Acceptor<P>,
+pub(crate) struct Listener {
+    socket: TcpListener,
+    acceptor: Acceptor,
 }
 
-impl<P: Protocol> Listener<P> {
+impl Listener {
+    pub(crate) fn new(
+        socket: TcpListener,
+        protocol: Arc<dyn Protocol>,
+        registry: &Arc<Registry>,
+        certificates: Option<Arc<Certificates>>,
+    ) -> Self {
+        let acceptor = Acceptor { protocol, registry: Arc::clone(registry), certificates };
+        Self { socket, acceptor }
+    }
+
     /// Accepts connections until the future is dropped.
     pub(crate) async fn accept(&self) {
         self.acceptor.run(&self.socket).await;
@@ -154,7 +168,7 @@ async fn establish(
         },
     };
     let Some(certificates) = certificates else { return Some(MaybeTlsStream::Plain(stream)) };
-    slot.enter(Phase::Head);
+    slot.begin_head();
     tokio::select! {
         stream = tls_handshake(certificates, stream) => stream,
         () = connection.closed() => None,

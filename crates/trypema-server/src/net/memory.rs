@@ -12,19 +12,21 @@
 //!
 //! So no peer can close the connections of a peer that holds less and makes progress: an attacker, which
 //! holds the most, can only lose connections. A connection whose request is being decided is never closed to
-//! make room, because the client must learn whether units were spent. If nothing can be closed, the server
+//! make room, because the client must learn whether units were spent. If it also holds memory for other requests, it is closed after
+//! its last decision. A decision protects its connection only for a [bounded time](super::eviction). If nothing can be closed, the server
 //! refuses the request that needs room.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::connection::{Connection, Phase, State};
+use super::connection::Connection;
 use super::registry::{ConnectionSlot, Registry, TICK};
+use super::state::{Phase, State};
 
 /// The size up to which a body or a response is not accounted for. Nearly every check is smaller, and its
 /// connection has buffers of this size anyway.
-pub(crate) const UNACCOUNTED_BYTES: usize = 4 * 1024;
+pub const UNACCOUNTED_BYTES: usize = 4 * 1024;
 /// The time without a byte read or written after which a connection that holds memory can be closed for any
 /// other.
 pub(super) const STALL_TIMEOUT: Duration = Duration::from_secs(2);
@@ -46,7 +48,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A part of the memory budget. Dropping it releases the memory.
 #[derive(Debug)]
-pub(crate) struct Reservation {
+pub struct Reservation {
     registry: Arc<Registry>,
     connection: Arc<Connection>,
     bytes: u64,
@@ -93,10 +95,33 @@ impl Drop for Reservation {
 impl ConnectionSlot {
     /// Reserves memory for a body, or for a response that is about to be written. Returns `None` if there
     /// is no room.
-    pub(crate) async fn reserve(&self, bytes: usize) -> Option<Reservation> {
-        let (registry, connection) = (Arc::clone(&self.registry), Arc::clone(&self.connection));
-        let mut reservation = Reservation { registry, connection, bytes: 0 };
+    pub async fn reserve(&self, bytes: usize) -> Option<Reservation> {
+        let mut reservation = self.reserve_nothing();
         reservation.grow_to(bytes).await.then_some(reservation)
+    }
+
+    fn reserve_nothing(&self) -> Reservation {
+        let (registry, connection) = (Arc::clone(&self.registry), Arc::clone(&self.connection));
+        Reservation { registry, connection, bytes: 0 }
+    }
+
+    /// Reserves memory if there is room without closing a connection.
+    pub(super) fn try_reserve(&self, bytes: u64) -> Option<Reservation> {
+        let has_room = self.registry.try_hold(&self.connection, bytes);
+        has_room.then(|| {
+            let mut reservation = self.reserve_nothing();
+            reservation.bytes = bytes;
+            reservation
+        })
+    }
+
+    /// Accounts for a part of a response until the client has read it, if there is room without closing a connection.
+    pub(super) fn try_hold_unread(&self, bytes: u64) -> bool {
+        let has_room = self.registry.try_hold(&self.connection, bytes);
+        if has_room {
+            self.connection.add_unread(bytes);
+        }
+        has_room
     }
 
     /// Accounts for a response until the client has read it. Returns whether there is room.
@@ -219,7 +244,9 @@ impl Registry {
             match state.phase() {
                 _ if held == 0 => {}
                 Phase::Closed => freed += held,
-                Phase::Busy => {}
+                Phase::Leaving => {}
+                // It does nothing else.
+                _ if connection.is_deciding(state, now) && state.requests() == state.deciding() => {}
                 _ if is_larger || stalled_for >= STALL_TICKS => {
                     candidates.push(EvictionCandidate { connection, state, held, stalled_for });
                 }
@@ -232,7 +259,12 @@ impl Registry {
             while freed < wanted
                 && let Some(EvictionCandidate { connection, state, held, .. }) = candidates.pop()
             {
-                if connection.close_if(state) {
+                let has_gone = if connection.is_deciding(state, now) {
+                    connection.leave_if(state, now)
+                } else {
+                    connection.close_if(state)
+                };
+                if has_gone {
                     self.metrics.out_of_memory.add_one();
                     freed += held;
                 }

@@ -1,7 +1,8 @@
-//! The registry of all connections: admits new ones, evicts idle ones to make room, and closes those that exceed a timeout.
+//! The registry of all connections: admits new ones, and drives the clock of their timeouts.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr, TcpStream as StdTcpStream};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,11 +11,14 @@ use tokio::net::TcpStream;
 use tokio::sync::SemaphorePermit;
 use trypema::http::TrustedProxies;
 
-use super::connection::{Connection, Phase};
+use super::connection::{Connection, Instruction};
 use super::crowd::{CROWDED_CONNECTIONS, CrowdRuntime};
 use super::log_throttle::LogThrottle;
 use super::nofile::{Descriptors, MAX_CLOSING};
 use super::peer::{Peer, PeerKey};
+use super::state::Phase;
+use super::streams::Streams;
+use super::timeouts::Timeouts;
 use crate::config::Config;
 use crate::metrics::ConnectionMetrics;
 
@@ -22,20 +26,15 @@ use crate::metrics::ConnectionMetrics;
 pub(super) const TICK: Duration = Duration::from_millis(100);
 /// The number of ticks between two scans of all connections for expired timeouts.
 const TICKS_PER_SWEEP: u32 = 5;
-/// The number of connections that are compared to choose the one to evict. The longest idle of these is idle long enough, and
-/// comparing ten thousand for every new connection would itself allow an attack.
-const EVICTION_SAMPLE: usize = 64;
 /// The time that a connection over the limit of its peer stays open.
 const HOLD_REFUSED: Duration = Duration::from_secs(1);
 const HOLD_REFUSED_TICKS: u32 = (HOLD_REFUSED.as_millis() / TICK.as_millis()) as u32;
 /// The longest pause in accepting while too many evicted connections are still closing. After it, the registry refuses new connections.
 const MAX_ACCEPT_PAUSE: Duration = Duration::from_millis(250);
-/// The timeout of a decision. Every wait inside a decision has a much shorter bound; this one guards against a bug.
-const DECISION_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// All connections.
 #[derive(Debug)]
-pub(crate) struct Registry {
+pub struct Registry {
     pub(super) metrics: Arc<ConnectionMetrics>,
     max_connections: usize,
     /// The number of connections over the limits of their peers that are held open at a time.
@@ -49,7 +48,8 @@ pub(crate) struct Registry {
     pub(super) memory_log: LogThrottle,
     peer_log: LogThrottle,
     ticks: AtomicU32,
-    timeouts: Timeouts,
+    pub(super) timeouts: Timeouts,
+    pub(super) streams: Streams,
     table: Mutex<ConnectionTable>,
     /// Runs the connections of crowded peers.
     crowd: Arc<CrowdRuntime>,
@@ -66,24 +66,15 @@ pub(super) enum AdmitError {
     Full,
 }
 
-/// The timeout of each phase, in ticks.
-#[derive(Debug)]
-struct Timeouts {
-    idle: u32,
-    head: u32,
-    body: u32,
-    busy: u32,
-}
-
 /// The open connections, in slots that are reused.
 #[derive(Debug, Default)]
 pub(super) struct ConnectionTable {
-    slots: Vec<Option<Arc<Connection>>>,
+    pub(super) slots: Vec<Option<Arc<Connection>>>,
     free: Vec<usize>,
     /// The peers that have a connection open.
     peers: HashMap<PeerKey, Arc<Peer>>,
     /// The slot at which the next search for a connection to evict begins.
-    eviction_cursor: usize,
+    pub(super) eviction_cursor: usize,
     /// The number of connections that were admitted so far.
     admitted: u64,
     /// Whether the server is shutting down.
@@ -92,7 +83,7 @@ pub(super) struct ConnectionTable {
 
 /// The slot of a connection in the registry. Dropping it frees the slot.
 #[derive(Debug)]
-pub(crate) struct ConnectionSlot {
+pub struct ConnectionSlot {
     pub(super) registry: Arc<Registry>,
     pub(crate) connection: Arc<Connection>,
     index: usize,
@@ -102,8 +93,6 @@ impl Registry {
     /// Creates a registry for the connections of all listeners, as many as `descriptors` permits.
     pub(crate) fn new(metrics: Arc<ConnectionMetrics>, config: &Config, descriptors: Descriptors) -> Self {
         let values = &config.values;
-        let ticks =
-            |time: Duration| u32::try_from(time.as_millis() / TICK.as_millis()).unwrap_or(u32::MAX).max(1);
         Self {
             metrics,
             max_connections: descriptors.connections,
@@ -114,12 +103,8 @@ impl Registry {
             memory_log: LogThrottle::default(),
             peer_log: LogThrottle::default(),
             ticks: AtomicU32::new(0),
-            timeouts: Timeouts {
-                idle: ticks(values.idle_timeout.0),
-                head: ticks(values.header_timeout.0),
-                body: ticks(values.request_timeout.0),
-                busy: ticks(DECISION_TIMEOUT),
-            },
+            timeouts: Timeouts::of(values),
+            streams: Streams::new(descriptors.connections),
             table: Mutex::default(),
             crowd: Arc::default(),
             refused_sockets: Mutex::default(),
@@ -222,12 +207,22 @@ impl Registry {
         interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             interval.tick().await;
-            let now = self.ticks.fetch_add(1, Ordering::Relaxed) + 1;
-            self.close_refused(now);
-            if now.is_multiple_of(TICKS_PER_SWEEP) {
-                self.close_timed_out(now);
-            }
+            self.tick();
         }
+    }
+
+    fn tick(&self) {
+        let now = self.ticks.fetch_add(1, Ordering::Relaxed) + 1;
+        self.close_refused(now);
+        if now.is_multiple_of(TICKS_PER_SWEEP) {
+            self.close_timed_out(now);
+        }
+    }
+
+    /// Advances the clock by `time` at once.
+    #[cfg(feature = "unstable-testkit")]
+    pub fn advance(&self, time: Duration) {
+        (0..time.as_millis() / TICK.as_millis()).for_each(|_| self.tick());
     }
 
     /// Waits until few enough evicted connections are still closing, at most for [`MAX_ACCEPT_PAUSE`]. Meanwhile, new connections wait
@@ -246,43 +241,19 @@ impl Registry {
         self.lock_table().open()
     }
 
-    /// Tells all connections to finish their current request and then close. Connections that are admitted later are told the same.
+    /// Tells all streams to end, and all connections to finish the requests that have begun and then close. Connections that are
+    /// admitted later are told the same.
     pub(crate) fn finish_all(&self) {
         let mut table = self.lock_table();
         table.is_closing = true;
         table.connections().for_each(|connection| connection.finish());
-    }
-
-    /// Closes the connections whose client has not sent a complete request.
-    pub(crate) fn close_without_request(&self) {
-        for connection in self.lock_table().connections() {
-            let state = connection.state();
-            if matches!(state.phase(), Phase::New | Phase::Idle | Phase::Head | Phase::Body) {
-                connection.close_if(state);
-            }
-        }
+        drop(table);
+        self.streams.end();
     }
 
     /// Closes all connections in any phase.
     pub(crate) fn close_all(&self) {
         self.lock_table().connections().for_each(|connection| connection.close());
-    }
-
-    /// Closes the connections whose phase has exceeded its timeout.
-    fn close_timed_out(&self, now: u32) {
-        for connection in self.lock_table().connections() {
-            let state = connection.state();
-            let is_late = match state.phase() {
-                Phase::New | Phase::Idle => state.age(now) > self.timeouts.idle,
-                Phase::Head => state.age(now) > self.timeouts.head,
-                Phase::Body | Phase::Response => state.age(now) > self.timeouts.body,
-                Phase::Busy => state.age(now) > self.timeouts.busy,
-                Phase::Closed => false,
-            };
-            if is_late && connection.close_if(state) {
-                self.metrics.timed_out.add_one();
-            }
-        }
     }
 
     pub(super) fn lock_table(&self) -> MutexGuard<'_, ConnectionTable> {
@@ -304,52 +275,71 @@ impl ConnectionTable {
     fn peer(&self, key: PeerKey) -> Arc<Peer> {
         self.peers.get(&key).map_or_else(|| Arc::new(Peer::new(key)), Arc::clone)
     }
-
-    /// Evicts the connection with the highest eviction rank of a sample. Returns whether it evicted one.
-    fn evict_one(&mut self, now: u32) -> bool {
-        let count = self.slots.len();
-        // A sample may contain no connection that can be evicted. Then the next sample is tried, until all were.
-        for _ in 0..count.div_ceil(EVICTION_SAMPLE) {
-            let start = self.eviction_cursor;
-            self.eviction_cursor = (start + EVICTION_SAMPLE) % count;
-            let sample = (start..start + EVICTION_SAMPLE.min(count))
-                .filter_map(|index| self.slots[index % count].as_ref());
-            let evictable = sample.filter_map(|connection| {
-                let state = connection.state();
-                Some((connection.eviction_rank(state, now)?, connection, state))
-            });
-            if let Some((_, connection, state)) = evictable.max_by_key(|(eviction_rank, ..)| *eviction_rank)
-                && connection.close_if(state)
-            {
-                return true;
-            }
-        }
-        false
-    }
 }
 
 impl ConnectionSlot {
+    pub(super) fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+
     /// Whether the peer has so many connections that they are served with low priority.
     pub(crate) fn is_crowded(&self) -> bool {
         self.registry.is_crowded(&self.connection)
+    }
+
+    /// Returns the address of the peer.
+    pub fn peer_address(&self) -> SocketAddr {
+        self.connection.peer_address
+    }
+
+    /// A part of a request's head has arrived. Front ends whose requests follow each other tell this after each read and each write;
+    /// for the others, a connection stays idle until the head is complete.
+    pub fn begin_head(&self) {
+        self.connection.begin_head(self.registry.now());
+    }
+
+    pub(super) fn begin_first_head(&self) {
+        if self.connection.state().phase() == Phase::New {
+            self.begin_head();
+        }
+    }
+
+    pub(super) fn end_answers(&self) {
+        self.connection.end_answers(self.registry.now());
+    }
+
+    /// Polls the front end's `connection` until it ends, and returns its result, or until the registry closes it. Calls `finish` once
+    /// the connection shall finish the requests that have begun.
+    pub async fn drive<C: Future>(
+        &self,
+        mut connection: Pin<&mut C>,
+        mut finish: impl FnMut(Pin<&mut C>),
+    ) -> Option<C::Output> {
+        if self.instruction() == Instruction::Close {
+            return None;
+        }
+        loop {
+            tokio::select! {
+                biased;
+                result = connection.as_mut() => return Some(result),
+                next = self.connection.next_instruction() => match next {
+                    Instruction::Close => return None,
+                    Instruction::Finish => finish(connection.as_mut()),
+                    Instruction::Continue => {}
+                },
+            }
+        }
+    }
+
+    /// Returns the instruction in force.
+    pub fn instruction(&self) -> Instruction {
+        self.connection.instruction()
     }
 
     /// Waits for a permit to decide a batch of this peer.
     pub(crate) async fn batch_permit(&self) -> Option<SemaphorePermit<'_>> {
         // The semaphore is never closed.
         self.connection.peer.batch_permits.acquire().await.ok()
-    }
-
-    /// Enters a new phase. Returns `false` if the registry has closed the connection.
-    pub(crate) fn enter(&self, phase: Phase) -> bool {
-        self.connection.enter(phase, self.registry.now())
-    }
-
-    /// Enters [`Phase::Head`] from [`Phase::Idle`]: the start of the next head has arrived already.
-    pub(crate) fn begin_head_if_idle(&self) {
-        if self.connection.state().phase() == Phase::Idle {
-            self.enter(Phase::Head);
-        }
     }
 }
 

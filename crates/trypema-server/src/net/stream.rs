@@ -9,7 +9,6 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
-use super::connection::Phase;
 use super::registry::ConnectionSlot;
 
 /// The underlying stream: TCP, with or without TLS.
@@ -20,15 +19,19 @@ pub(crate) enum MaybeTlsStream {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// A stream that moves its connection to [`Phase::Head`] when a request begins to arrive, and to
-/// [`Phase::Idle`] when the response is sent.
+/// A stream that tells the registry when the first byte arrives, and when everything in the buffers of the front end is written.
 #[derive(Debug)]
-pub(crate) struct Stream {
+pub struct Stream {
     pub(super) inner: MaybeTlsStream,
-    pub(crate) slot: Arc<ConnectionSlot>,
+    pub(super) slot: Arc<ConnectionSlot>,
 }
 
 impl Stream {
+    /// Returns the place of the connection in the registry.
+    pub fn slot(&self) -> &Arc<ConnectionSlot> {
+        &self.slot
+    }
+
     /// Records progress if at least one byte was written.
     fn record_write(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if matches!(written, Poll::Ready(Ok(1..))) {
@@ -50,9 +53,7 @@ impl AsyncRead for Stream {
             MaybeTlsStream::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
         };
         if buffer.filled().len() > before {
-            if matches!(self.slot.connection.state().phase(), Phase::New | Phase::Idle) {
-                self.slot.enter(Phase::Head);
-            }
+            self.slot.begin_first_head();
             self.slot.record_progress();
         }
         read
@@ -84,7 +85,7 @@ impl AsyncWrite for Stream {
         matches!(self.inner, MaybeTlsStream::Plain(_))
     }
 
-    /// hyper calls this after it has written everything, so the responses are sent once the flush succeeds.
+    /// Front ends call this after they have written everything, so the responses are sent once the flush succeeds.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = match &mut self.inner {
             MaybeTlsStream::Plain(stream) => Pin::new(stream).poll_flush(cx),
@@ -92,9 +93,7 @@ impl AsyncWrite for Stream {
         };
         if flushed.is_ready() {
             self.slot.release_responses();
-            if self.slot.connection.state().phase() == Phase::Response {
-                self.slot.enter(Phase::Idle);
-            }
+            self.slot.end_answers();
         }
         flushed
     }

@@ -4,7 +4,8 @@ use http_body::Body;
 
 use super::HttpResponse;
 use super::problem::ApiError;
-use crate::net::{ConnectionSlot, UNACCOUNTED_BYTES};
+use super::response_body::ResponseBody;
+use crate::net::{UNACCOUNTED_BYTES, Work};
 
 /// A response extension that changes how the response is charged to the memory budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,19 +24,24 @@ pub(super) fn with_accounting(mut response: HttpResponse, accounting: Accounting
 }
 
 /// Accounts for a response until it is sent. Replaces the response with a 503 if there is no room.
-pub(super) async fn account_for(response: HttpResponse, slot: &ConnectionSlot) -> HttpResponse {
-    let bytes = response.body().size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
-    let bytes = bytes.unwrap_or(usize::MAX);
-    if bytes <= UNACCOUNTED_BYTES {
-        return response;
-    }
-    match response.extensions().get() {
-        Some(Accounting::Reserved) => response,
-        Some(Accounting::MustSend) => {
-            slot.force_hold_response(bytes);
-            response
+pub(super) async fn account_for(mut response: HttpResponse, work: Work) -> HttpResponse {
+    let bytes = match response.body_mut() {
+        ResponseBody::Stream(stream) => {
+            let Err(work) = stream.open(work) else { return response };
+            work.finish_when_written();
+            return ApiError::too_many_streams().into_response();
         }
-        None if slot.hold_response(bytes).await => response,
-        None => ApiError::out_of_memory().into_response(),
+        ResponseBody::Whole(whole) => whole.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok()),
+    };
+    let bytes = bytes.unwrap_or(usize::MAX);
+    if bytes > UNACCOUNTED_BYTES {
+        match response.extensions().get() {
+            Some(Accounting::Reserved) => {}
+            Some(Accounting::MustSend) => work.force_hold_response(bytes),
+            None if work.hold_response(bytes).await => {}
+            None => response = ApiError::out_of_memory().into_response(),
+        }
     }
+    work.finish_when_written();
+    response
 }

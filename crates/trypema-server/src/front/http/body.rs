@@ -8,7 +8,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
 use super::problem::ApiError;
-use crate::net::{ConnectionSlot, Reservation, UNACCOUNTED_BYTES};
+use crate::net::{Reservation, UNACCOUNTED_BYTES, Work};
 
 /// The number of bytes that are read before the task yields to other connections.
 const BYTES_PER_POLL: usize = 64 * 1024;
@@ -30,7 +30,7 @@ impl Deref for Body {
 
 /// The parts of a body that have arrived.
 struct BodyBuffer<'p> {
-    slot: &'p ConnectionSlot,
+    work: &'p Work,
     /// The length of the whole body, or the maximum length if the request does not declare one.
     expected: usize,
     /// The first part. Nearly every body has only one, which then needs no copy.
@@ -40,13 +40,13 @@ struct BodyBuffer<'p> {
 }
 
 /// Reads a whole body of at most `max` bytes. The registry of connections enforces the timeout.
-pub(super) async fn read(mut body: Incoming, max: usize, slot: &ConnectionSlot) -> Result<Body, ApiError> {
+pub(super) async fn read(mut body: Incoming, max: usize, work: &Work) -> Result<Body, ApiError> {
     let size = body.size_hint();
     if size.lower() > max as u64 {
         return Err(ApiError::too_large(max));
     }
     let expected = size.exact().and_then(|size| usize::try_from(size).ok()).unwrap_or(max);
-    let mut buffer = BodyBuffer { slot, expected, first: Bytes::new(), all: Vec::new(), reserved: None };
+    let mut buffer = BodyBuffer { work, expected, first: Bytes::new(), all: Vec::new(), reserved: None };
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| ApiError::bad_request("the body ended early"))?;
         let Ok(data) = frame.into_data() else { continue };
@@ -93,7 +93,7 @@ impl BodyBuffer<'_> {
         let has_room = match &mut self.reserved {
             Some(reserved) => reserved.grow_to(bytes).await,
             None => {
-                self.reserved = self.slot.reserve(bytes).await;
+                self.reserved = self.work.reserve(bytes).await;
                 self.reserved.is_some()
             }
         };

@@ -8,7 +8,7 @@ use super::body::{self, Body};
 use super::problem::ApiError;
 use super::routes::Parameters;
 use super::text::decoded_path;
-use crate::net::ConnectionSlot;
+use crate::net::Work;
 use crate::refusal::{Permission, Refusal};
 use crate::service::{Access, Caller};
 
@@ -16,7 +16,7 @@ use crate::service::{Access, Caller};
 #[derive(Debug)]
 pub(super) struct Exchange<'s> {
     pub(super) request: Request<Incoming>,
-    pub(super) slot: &'s ConnectionSlot,
+    pub(super) work: &'s Work,
     pub(super) access: &'s Access,
     pub(super) caller: Caller,
     pub(super) parameters: Parameters,
@@ -44,12 +44,12 @@ impl Exchange<'_> {
 
     /// Admits the caller to changes, too, for a route that only some requests change something with.
     pub(super) fn admit_to_change(&self) -> Result<Caller, Refusal> {
-        admit(&self.access, Permission::Change, self.headers(), self.slot)
+        admit(&self.access, Permission::Change, self.headers(), self.work)
     }
 
     /// Reads the body.
     pub(super) async fn body(self, max: usize) -> Result<Body, ApiError> {
-        body::read(self.request.into_body(), max, self.slot).await
+        body::read(self.request.into_body(), max, self.work).await
     }
 }
 
@@ -58,9 +58,9 @@ pub(super) fn admit(
     access: &Access,
     permission: Permission,
     headers: &HeaderMap,
-    slot: &ConnectionSlot,
+    work: &Work,
 ) -> Result<Caller, Refusal> {
-    access.admit(permission, slot.connection.peer_address.ip(), bearer(headers))
+    access.admit(permission, work.peer_address().ip(), bearer(headers))
 }
 
 /// Returns the token of `Authorization: Bearer TOKEN`.

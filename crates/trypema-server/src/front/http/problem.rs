@@ -2,16 +2,16 @@
 
 use std::borrow::Cow;
 
-use bytes::Bytes;
 use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{Response, StatusCode};
-use http_body_util::Full;
 use serde::Serialize;
 use trypema::TrypemaError;
 use trypema::http::Problem;
 
 use super::HttpResponse;
+use super::response_body::ResponseBody;
 use crate::background_worker::WorkerError;
+use crate::net::NotBegun;
 use crate::refusal::{Permission, Refusal};
 
 /// nginx passes a `#` on to the application. URL parsers end the path there, and other servers, such as Go's, do not.
@@ -68,6 +68,10 @@ impl ApiError {
         }
     }
 
+    pub(super) fn too_many_streams() -> Self {
+        Self::unavailable("the server has too many streams open, or is stopping; retry")
+    }
+
     pub(super) fn unavailable(detail: &'static str) -> Self {
         Self::Request {
             status: StatusCode::SERVICE_UNAVAILABLE,
@@ -91,9 +95,9 @@ impl ApiError {
 
     pub(super) fn into_response(self) -> HttpResponse {
         match self {
-            Self::Library(problem) => problem.into_http_response::<String>().map(Full::from),
+            Self::Library(problem) => problem.into_http_response::<String>().map(ResponseBody::from),
             Self::Request { status, detail, header } => {
-                let mut response = Response::new(Full::new(Bytes::from(json(status, &detail))));
+                let mut response = Response::new(ResponseBody::from(json(status, &detail)));
                 *response.status_mut() = status;
                 let content_type = HeaderValue::from_static("application/problem+json");
                 response.headers_mut().insert(CONTENT_TYPE, content_type);
@@ -170,6 +174,7 @@ impl From<Refusal> for ApiError {
                 StatusCode::REQUEST_TIMEOUT,
                 "the server closed the connection before the request was complete",
             ),
+            Refusal::TooBusy => Self::unavailable("the connection has too many requests at a time; retry"),
             Refusal::DeadlineExceeded => {
                 Self::unavailable("the deadline of the caller passed before the decision")
             }
@@ -179,6 +184,12 @@ impl From<Refusal> for ApiError {
             ),
             Refusal::Failed(error) => Self::from(&error),
         }
+    }
+}
+
+impl From<NotBegun> for ApiError {
+    fn from(not_begun: NotBegun) -> Self {
+        Refusal::from(not_begun).into()
     }
 }
 

@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
-use http_body_util::Full;
 use serde::Serialize;
 
 use super::HttpResponse;
+use super::response_body::ResponseBody;
 use crate::net::UNACCOUNTED_BYTES;
 
 /// The initial capacity of a response: enough for a few rules without reallocation.
@@ -25,7 +25,7 @@ pub(super) fn json(status: StatusCode, value: &impl Serialize) -> HttpResponse {
 }
 
 pub(super) fn json_bytes(status: StatusCode, body: impl Into<Bytes>) -> HttpResponse {
-    let mut response = Response::new(Full::new(body.into()));
+    let mut response = Response::new(ResponseBody::from(body.into()));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response

@@ -9,8 +9,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::head_tracker::HeadTracker;
 use crate::net::Stream;
 
-/// A [`Stream`] whose connection enters the phase `Head` after a response if the start of the next head has arrived
-/// already. By itself, the stream would enter `Idle` until the next byte arrives.
+/// A [`Stream`] whose connection has begun a head after a read that brought a part of one, and after a response if the start of the
+/// next head has arrived already.
 #[derive(Debug)]
 pub(super) struct TrackedStream {
     stream: Stream,
@@ -32,6 +32,9 @@ impl AsyncRead for TrackedStream {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
         self.heads.read(buffer.filled().get(before..).unwrap_or_default());
+        if read.is_ready() && self.heads.is_mid_head() {
+            self.stream.slot().begin_head();
+        }
         read
     }
 }
@@ -56,7 +59,7 @@ impl AsyncWrite for TrackedStream {
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(cx);
         if flushed.is_ready() && self.heads.is_mid_head() {
-            self.stream.slot.begin_head_if_idle();
+            self.stream.slot().begin_head();
         }
         flushed
     }

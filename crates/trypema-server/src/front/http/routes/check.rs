@@ -15,9 +15,9 @@ use crate::front::http::accounting::{Accounting, with_accounting};
 use crate::front::http::problem::ApiError;
 use crate::front::http::query::ReportOptions;
 use crate::front::http::response::{json, json_bytes};
-use crate::front::http::{Api, Exchange, HttpResponse, RouteResult, begin};
+use crate::front::http::{Api, Exchange, HttpResponse, RouteResult};
 use crate::mode::Mode;
-use crate::net::ConnectionSlot;
+use crate::net::Work;
 use crate::service::json::{self as requests, CheckRequest};
 use crate::service::report::CheckResponse;
 use crate::service::{Caller, Check};
@@ -49,14 +49,13 @@ const SHORTEST_REQUEST: usize = 24;
 impl Api {
     pub(super) async fn check(&self, exchange: Exchange<'_>) -> RouteResult {
         let options = ReportOptions::read(exchange.query())?;
-        let (slot, caller) = (exchange.slot, exchange.caller.clone());
+        let (work, caller) = (exchange.work, exchange.caller.clone());
         let body = exchange.body(self.max_body).await?;
         if requests::is_batch(&body) {
-            return self.check_batch(&body, &caller, slot).await;
+            return self.check_batch(&body, &caller, work).await;
         }
         let (mode, request) = requests::read::<CheckRequest>(&body)?.into_parts()?;
-        begin(slot)?;
-        let verdict = self.service.call(&caller, Check { mode, request: &request }).await?;
+        let verdict = self.service.call(&caller, work, Check { mode, request: &request }).await?;
         let response = decision_response(&verdict, options, &CheckResponse::new(&verdict, mode));
         Ok(match mode {
             Mode::Peek => response,
@@ -66,45 +65,40 @@ impl Api {
 
     /// Decides a batch. Memory for the response is reserved before the batch is parsed, so a batch that
     /// finds no memory costs next to nothing.
-    async fn check_batch(&self, body: &[u8], caller: &Caller, slot: &ConnectionSlot) -> RouteResult {
+    async fn check_batch(&self, body: &[u8], caller: &Caller, work: &Work) -> RouteResult {
         // A batch that waits for its turn has spent nothing yet, so its connection may still be evicted.
-        let _permit = slot.batch_permit().await;
+        let _permit = work.batch_permit().await;
         let most = (body.len() / SHORTEST_REQUEST + 1).min(self.max_batch);
-        let mut reserved = slot.reserve(most * RESPONSE_BYTES).await.ok_or_else(ApiError::out_of_memory)?;
+        let mut reserved = work.reserve(most * RESPONSE_BYTES).await.ok_or_else(ApiError::out_of_memory)?;
         let checks = {
             // The semaphore is never closed.
-            let _part = self.batches(slot).acquire().await;
+            let _part = self.batches(work).acquire().await;
             requests::read_batch(body, self.max_batch)?
         };
         if !reserved.grow_to(checks.len() * RESPONSE_BYTES).await {
             return Err(ApiError::out_of_memory());
         }
-        begin(slot)?;
-        let response = Box::pin(self.check_each(&checks, caller, self.batches(slot))).await;
+        work.begin_decision()?;
+        let response = Box::pin(self.check_each(&checks, caller, work)).await;
         reserved.into_unread_response(response.len());
         Ok(with_accounting(json_bytes(StatusCode::OK, response), Accounting::Reserved))
     }
 
     /// Returns the semaphore for batch parts. Crowded peers have their own: their tasks run on threads of low
     /// priority, and could hold a shared permit for a long time while other peers wait for it.
-    fn batches(&self, slot: &ConnectionSlot) -> &Semaphore {
-        if slot.is_crowded() { &self.crowded_batches } else { &self.batches }
+    fn batches(&self, work: &Work) -> &Semaphore {
+        if work.is_crowded() { &self.crowded_batches } else { &self.batches }
     }
 
     /// Decides all requests in order, [`REQUESTS_AT_A_TIME`] at a time. With Redis, these share one round
     /// trip.
-    async fn check_each(
-        &self,
-        checks: &[(Mode, OwnedRequest)],
-        caller: &Caller,
-        batches: &Semaphore,
-    ) -> Vec<u8> {
-        let mut all = vec![b'['];
+    async fn check_each(&self, checks: &[(Mode, OwnedRequest)], caller: &Caller, work: &Work) -> Vec<u8> {
+        let (batches, mut all) = (self.batches(work), vec![b'[']);
         for some in checks.chunks(REQUESTS_AT_A_TIME) {
             // The semaphore is never closed.
             let turn = batches.acquire().await;
             let checks = some.iter().map(|(mode, request)| Check { mode: *mode, request });
-            let verdicts = join_all(checks.map(|check| self.service.call(caller, check))).await;
+            let verdicts = join_all(checks.map(|check| self.service.call(caller, work, check))).await;
             for ((mode, _), verdict) in some.iter().zip(verdicts) {
                 if all.len() > 1 {
                     all.push(b',');

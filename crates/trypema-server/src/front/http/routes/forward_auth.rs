@@ -14,7 +14,7 @@ use crate::attributes::{Fields, OwnedRequest, OwnedSet};
 use crate::forward_auth::{DEFAULT, Profile, is_profile_name};
 use crate::front::http::accounting::{Accounting, with_accounting};
 use crate::front::http::problem::{ApiError, FRAGMENT};
-use crate::front::http::{Api, Exchange, HttpResponse, RouteResult, begin};
+use crate::front::http::{Api, Exchange, HttpResponse, RouteResult};
 use crate::mode::Mode;
 use crate::refusal::Refusal;
 use crate::service::{Caller, Check};
@@ -26,8 +26,7 @@ const REFUSED: HeaderName = HeaderName::from_static("trypema-refused");
 
 impl Api {
     pub(super) async fn forward_auth(&self, exchange: Exchange<'_>) -> RouteResult {
-        begin(exchange.slot)?;
-        let peer = exchange.slot.connection.peer_address.ip();
+        let peer = exchange.work.peer_address().ip();
         if !self.trusted_proxies.trusts(peer) {
             let detail = format!("{} is not one of the trusted proxies", peer.to_canonical());
             return Err(ApiError::new(StatusCode::FORBIDDEN, detail));
@@ -37,7 +36,7 @@ impl Api {
         let attributes = profile.attributes.read(&fields).map_err(|refusal| profile.error(refusal))?;
         let set = OwnedSet { attributes, requests: Some(profile.cost.get()), ..OwnedSet::default() };
         let check = Check { mode: Mode::Check, request: &OwnedRequest::from(set) };
-        let verdict = self.service.call(&Caller::proxy(), check).await;
+        let verdict = self.service.call(&Caller::proxy(), exchange.work, check).await;
         let verdict = verdict.map_err(|refusal| profile.error(refusal))?;
         if !verdict.is_allowed() {
             let response = denial_response(&verdict, profile.deny_status, profile.headers);

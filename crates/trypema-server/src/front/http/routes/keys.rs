@@ -6,7 +6,7 @@ use http::StatusCode;
 use crate::background_worker::Worker;
 use crate::front::http::accounting::{Accounting, with_accounting};
 use crate::front::http::response::json;
-use crate::front::http::{Api, Exchange, RouteResult, begin};
+use crate::front::http::{Api, Exchange, RouteResult};
 use crate::refusal::Refusal;
 use crate::service::report::{KeyResponse, ReleaseHolderResponse, ResetResponse};
 use crate::service::{Inspect, ReleaseHolder, Reset};
@@ -20,8 +20,7 @@ const ID: usize = 1;
 impl Api {
     pub(super) async fn show_key(&self, exchange: Exchange<'_>) -> RouteResult {
         let key = exchange.decoded(KEY, "the key is")?;
-        begin(exchange.slot)?;
-        let counter = self.service.call(&exchange.caller, Inspect(&key)).await?;
+        let counter = self.service.call(&exchange.caller, exchange.work, Inspect(&key)).await?;
         let is_long = counter.holders.as_ref().is_some_and(|holders| holders.len() > MANY_HOLDERS);
         let write = move || -> RouteResult {
             let response = KeyResponse::new(&counter).ok_or(Refusal::UnknownKey)?;
@@ -32,8 +31,7 @@ impl Api {
 
     pub(super) async fn reset_key(&self, exchange: Exchange<'_>) -> RouteResult {
         let (key, who) = (exchange.decoded(KEY, "the key is")?, &exchange.caller);
-        begin(exchange.slot)?;
-        let existed = self.service.call(who, Reset(&key)).await?;
+        let existed = self.service.call(who, exchange.work, Reset(&key)).await?;
         tracing::info!(key, existed, who = who.name(), "keys: counter reset through the API");
         let response = json(StatusCode::OK, &ResetResponse { key: &key, existed });
         Ok(with_accounting(response, Accounting::MustSend))
@@ -43,8 +41,7 @@ impl Api {
     pub(super) async fn release_holder(&self, exchange: Exchange<'_>) -> RouteResult {
         let (key, who) = (exchange.decoded(KEY, "the key is")?, &exchange.caller);
         let id = exchange.parameter(ID);
-        begin(exchange.slot)?;
-        let released = self.service.call(who, ReleaseHolder { key: &key, id }).await?;
+        let released = self.service.call(who, exchange.work, ReleaseHolder { key: &key, id }).await?;
         tracing::info!(key, id, released, who = who.name(), "keys: reservation released through the API");
         let response = json(StatusCode::OK, &ReleaseHolderResponse { key: &key, id, released });
         Ok(with_accounting(response, Accounting::MustSend))

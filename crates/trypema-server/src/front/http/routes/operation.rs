@@ -7,7 +7,6 @@ use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
-use http_body_util::Full;
 use tokio::sync::Mutex;
 
 use super::help;
@@ -16,6 +15,7 @@ use crate::background_worker::{BackgroundWorkers, Worker, WorkerError};
 use crate::clock::Started;
 use crate::front::http::exchange::bearer;
 use crate::front::http::response::{json, json_bytes};
+use crate::front::http::response_body::ResponseBody;
 use crate::front::http::{Api, Exchange, HttpResponse, RouteResult, openapi};
 use crate::metrics::CONTENT_TYPE as METRICS;
 
@@ -59,7 +59,7 @@ fn readiness(readiness: &Readiness) -> HttpResponse {
 }
 
 fn text(content_type: &'static str, body: impl Into<Bytes>) -> HttpResponse {
-    let mut response = Response::new(Full::new(body.into()));
+    let mut response = Response::new(ResponseBody::from(body.into()));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }

@@ -29,8 +29,8 @@ use crate::front::http::accounting::{Accounting, with_accounting};
 use crate::front::http::body::Body;
 use crate::front::http::problem::ApiError;
 use crate::front::http::response::json;
-use crate::front::http::{Api, Exchange, HttpResponse, RouteResult, begin};
-use crate::net::ConnectionSlot;
+use crate::front::http::{Api, Exchange, HttpResponse, RouteResult};
+use crate::net::Work;
 use crate::rules::change::StoredChange;
 use crate::rules::database::{
     DatabaseError, EditError, EditResult, InvalidStoredRules, ProposedRules, StoredRules,
@@ -88,11 +88,11 @@ impl Api {
     /// there may be thousands of rules.
     async fn respond_from_stored(
         &self,
-        slot: &ConnectionSlot,
+        work: &Work,
         make: impl FnOnce(&StoredRules) -> RouteResult + Send + 'static,
     ) -> RouteResult {
         let rule_store = self.rule_store()?;
-        begin(slot)?;
+        work.begin_decision()?;
         let stored = rule_store.database().read().await?;
         self.app().workers().run(Worker::Reads, move || make(&stored)).await?
     }
@@ -101,11 +101,11 @@ impl Api {
     async fn edit(
         &self,
         who: &str,
-        slot: &ConnectionSlot,
+        work: &Work,
         make: impl FnOnce(&StoredRules) -> Result<ProposedRules, ApiError> + Send + 'static,
     ) -> Result<EditResult, ApiError> {
         let rule_store = self.rule_store()?;
-        begin(slot)?;
+        work.begin_decision()?;
         let transaction = rule_store.database().edit(who).await?;
         self.finish(who, transaction.finish(make).await?).await
     }

@@ -29,7 +29,7 @@ const VALUE: usize = 2;
 
 impl Api {
     pub(in super::super) async fn show_lists(&self, exchange: Exchange<'_>) -> RouteResult {
-        let response = self.respond_from_stored(exchange.slot, |stored| {
+        let response = self.respond_from_stored(exchange.work, |stored| {
             let Rules { allow, block, .. } = &stored.rules;
             Ok(json(StatusCode::OK, &ListsResponse { allow, block }))
         });
@@ -56,7 +56,7 @@ impl Api {
             return Err(ApiError::bad_request("the path needs a value after the attribute"));
         }
         let value = canonical_value(&attribute, &value);
-        let changed = self.edit(exchange.caller.name(), exchange.slot, move |stored| {
+        let changed = self.edit(exchange.caller.name(), exchange.work, move |stored| {
             let mut rules = stored.rules.clone();
             let is_same = |listed: &String| canonical_value(&attribute, listed) == value;
             let values = list.values_of(&mut rules).entry(attribute.clone()).or_default();

@@ -31,7 +31,7 @@ impl Api {
             let item = rules.rule(&id).ok_or_else(|| no_rule(&id))?;
             return Ok(ItemResponse { revision: None, item }.into_response());
         }
-        let response = self.respond_from_stored(exchange.slot, move |stored| {
+        let response = self.respond_from_stored(exchange.work, move |stored| {
             let item = stored.rule(&id).ok_or_else(|| no_rule(&id))??;
             let revision = stored.revisions.get(&ItemName::Rule(id)).copied();
             Ok(ItemResponse { revision, item }.into_response())
@@ -40,9 +40,9 @@ impl Api {
     }
 
     pub(in super::super) async fn create_rule(&self, exchange: Exchange<'_>) -> RouteResult {
-        let (who, slot) = (exchange.caller.clone(), exchange.slot);
+        let (who, work) = (exchange.caller.clone(), exchange.work);
         let rule: Rule = self.read_change(exchange.body(self.max_body).await?).await?;
-        let changed = self.edit(who.name(), slot, move |stored| {
+        let changed = self.edit(who.name(), work, move |stored| {
             if stored.rule(&rule.id).is_some() {
                 return Err(ApiError::new(
                     StatusCode::CONFLICT,
@@ -57,7 +57,7 @@ impl Api {
     }
 
     pub(in super::super) async fn change_rule(&self, exchange: Exchange<'_>) -> RouteResult {
-        let (who, slot, id) = (exchange.caller.clone(), exchange.slot, exchange.parameter(ID).to_owned());
+        let (who, work, id) = (exchange.caller.clone(), exchange.work, exchange.parameter(ID).to_owned());
         let precondition = Precondition::required(exchange.headers())?;
         let rule: Rule = self.read_change(exchange.body(self.max_body).await?).await?;
         if rule.id != id {
@@ -66,7 +66,7 @@ impl Api {
                 rule.id
             )));
         }
-        let changed = self.edit(who.name(), slot, move |stored| {
+        let changed = self.edit(who.name(), work, move |stored| {
             let mut proposed = rules_to_edit(stored, &id, precondition)?;
             proposed.rules.rules.retain(|other| other.id != id);
             proposed.rules.rules.push(rule);
@@ -76,10 +76,10 @@ impl Api {
     }
 
     pub(in super::super) async fn switch_rule(&self, exchange: Exchange<'_>) -> RouteResult {
-        let (who, slot, id) = (exchange.caller.clone(), exchange.slot, exchange.parameter(ID).to_owned());
+        let (who, work, id) = (exchange.caller.clone(), exchange.work, exchange.parameter(ID).to_owned());
         let precondition = Precondition::required(exchange.headers())?;
         let EnabledChange { enabled } = self.read_change(exchange.body(self.max_body).await?).await?;
-        let changed = self.edit(who.name(), slot, move |stored| {
+        let changed = self.edit(who.name(), work, move |stored| {
             stored.rule(&id).transpose()?;
             let mut proposed = rules_to_edit(stored, &id, precondition)?;
             let rules = proposed.rules.rules.iter_mut().filter(|rule| rule.id == id);
@@ -92,7 +92,7 @@ impl Api {
     pub(in super::super) async fn delete_rule(&self, exchange: Exchange<'_>) -> RouteResult {
         let id = exchange.parameter(ID).to_owned();
         let precondition = Precondition::required(exchange.headers())?;
-        let changed = self.edit(exchange.caller.name(), exchange.slot, move |stored| {
+        let changed = self.edit(exchange.caller.name(), exchange.work, move |stored| {
             let mut proposed = rules_to_edit(stored, &id, precondition)?;
             proposed.rules.rules.retain(|rule| rule.id != id);
             proposed.rules.overrides.retain(|stored_override| stored_override.rule != id);

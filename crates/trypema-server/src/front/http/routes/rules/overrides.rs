@@ -46,7 +46,7 @@ impl Api {
                 (name, _) => return Err(ApiError::bad_request(format!("unknown parameter {name:?}"))),
             }
         }
-        let response = self.respond_from_stored(exchange.slot, move |stored| {
+        let response = self.respond_from_stored(exchange.work, move |stored| {
             let is_wanted =
                 |stored_override: &&Override| rule.as_ref().is_none_or(|rule| stored_override.rule == *rule);
             let overrides = stored.rules.overrides.iter().filter(is_wanted).collect();
@@ -57,7 +57,7 @@ impl Api {
 
     pub(in super::super) async fn show_override(&self, exchange: Exchange<'_>) -> RouteResult {
         let key = exchange.decoded(KEY, "the key is")?;
-        let response = self.respond_from_stored(exchange.slot, move |stored| {
+        let response = self.respond_from_stored(exchange.work, move |stored| {
             let target = OverrideTarget::of(stored, &key)?;
             let item = target.find(stored).ok_or_else(no_override)?;
             let revision = stored.revisions.get(&ItemName::of(item)).copied();
@@ -68,11 +68,11 @@ impl Api {
 
     pub(in super::super) async fn set_override(&self, exchange: Exchange<'_>) -> RouteResult {
         self.rule_store()?;
-        let (who, slot, key) = (exchange.caller.clone(), exchange.slot, exchange.decoded(KEY, "the key is")?);
+        let (who, work, key) = (exchange.caller.clone(), exchange.work, exchange.decoded(KEY, "the key is")?);
         let precondition = Precondition::read(exchange.headers())?;
         let OverrideChange { strategy, verdict } =
             self.read_change(exchange.body(self.max_body).await?).await?;
-        let changed = self.edit(who.name(), slot, move |stored| {
+        let changed = self.edit(who.name(), work, move |stored| {
             let target = OverrideTarget::of(stored, &key)?;
             let mut proposed = target.without(stored, precondition)?;
             let KeyValues { rule, values, .. } = target.key;
@@ -86,7 +86,7 @@ impl Api {
         self.rule_store()?;
         let key = exchange.decoded(KEY, "the key is")?;
         let precondition = Precondition::read(exchange.headers())?;
-        let changed = self.edit(exchange.caller.name(), exchange.slot, move |stored| {
+        let changed = self.edit(exchange.caller.name(), exchange.work, move |stored| {
             let target = OverrideTarget::of(stored, &key)?;
             target.find(stored).ok_or_else(no_override)?;
             target.without(stored, precondition)

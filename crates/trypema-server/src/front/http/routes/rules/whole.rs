@@ -15,7 +15,7 @@ use crate::front::http::accounting::{Accounting, with_accounting};
 use crate::front::http::problem::ApiError;
 use crate::front::http::query::pairs;
 use crate::front::http::response::{json, json_bytes};
-use crate::front::http::{Api, Exchange, RouteResult, begin};
+use crate::front::http::{Api, Exchange, RouteResult};
 use crate::rules::change::Item;
 use crate::rules::database::{
     EditResult, EditScope, HistoryEntry, NoSuchRevision, Page, ProposedRules, Snapshot, StoredRules, Version,
@@ -81,10 +81,10 @@ impl Api {
             Ok(with_etag(response, stored.version.revision))
         };
         let Some(revision) = revision_of(exchange.query())? else {
-            return self.respond_from_stored(exchange.slot, write).await;
+            return self.respond_from_stored(exchange.work, write).await;
         };
         let rule_store = self.rule_store()?;
-        begin(exchange.slot)?;
+        exchange.work.begin_decision()?;
         let mut snapshot = rule_store.database().snapshot().await?;
         let rules = snapshot.at(revision).await?;
         snapshot.close().await;
@@ -97,11 +97,11 @@ impl Api {
     pub(in super::super) async fn apply(&self, exchange: Exchange<'_>) -> RouteResult {
         let mode = EditMode::of(&exchange)?;
         self.rule_store()?;
-        let (worker, slot) = (mode.worker(), exchange.slot);
+        let (worker, work) = (mode.worker(), exchange.work);
         let _turn = self.rulesets.acquire(worker).await?;
         let body = exchange.body(MAX_RULESET_BYTES.max(self.max_body)).await?;
         let rules: Rules = self.read_rules(worker, body).await?;
-        begin(slot)?;
+        work.begin_decision()?;
         self.ruleset_response(worker, self.edit_ruleset(mode, RulesetEdit::Replace(rules)).await?).await
     }
 
@@ -109,9 +109,9 @@ impl Api {
     pub(in super::super) async fn revert(&self, exchange: Exchange<'_>) -> RouteResult {
         let mode = EditMode::of(&exchange)?;
         self.rule_store()?;
-        let slot = exchange.slot;
+        let work = exchange.work;
         let RevertRequest { to } = read(&exchange.body(self.max_body).await?)?;
-        begin(slot)?;
+        work.begin_decision()?;
         self.ruleset_response(mode.worker(), self.edit_ruleset(mode, RulesetEdit::Revert(to)).await?).await
     }
 
@@ -120,7 +120,7 @@ impl Api {
     pub(in super::super) async fn promote(&self, exchange: Exchange<'_>) -> RouteResult {
         let mode = EditMode::of(&exchange)?;
         self.rule_store()?;
-        begin(exchange.slot)?;
+        exchange.work.begin_decision()?;
         let edit = RulesetEdit::Promote(exchange.parameter(ID).to_owned());
         self.ruleset_response(mode.worker(), self.edit_ruleset(mode, edit).await?).await
     }
@@ -158,7 +158,7 @@ impl Api {
                 _ => return Err(unknown(&name)),
             }
         }
-        begin(exchange.slot)?;
+        exchange.work.begin_decision()?;
         let page = Page { about: about.as_deref(), before, limit };
         let entries = rule_store.database().history(page).await?;
         let next = entries.last().map(|last| last.id).filter(|_| entries.len() == limit as usize);

@@ -1,0 +1,164 @@
+//! Streams: answers whose end is not known, and which may last for hours.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+
+use super::memory::Reservation;
+use super::registry::Registry;
+use super::requests::RequestPhase;
+use super::state::Phase;
+use super::work::{Unread, Work};
+
+/// The largest number of streams: far more than there are people who watch, and few enough that one event for each of them takes
+/// milliseconds.
+const MAX_STREAMS: u64 = 1_024;
+/// The divisor of the part of all connections that streams may have, because a stream that is read is not evicted.
+const STREAMS_SHARE: u64 = 4;
+
+/// The bounds and the end of all streams.
+#[derive(Debug)]
+pub(super) struct Streams {
+    max: u64,
+    is_ending: AtomicBool,
+    notify: Notify,
+}
+
+impl Streams {
+    pub(super) fn new(max_connections: usize) -> Self {
+        let max = (max_connections as u64 / STREAMS_SHARE).clamp(1, MAX_STREAMS);
+        Self { max, is_ending: AtomicBool::new(false), notify: Notify::new() }
+    }
+
+    /// Tells all streams to end.
+    pub(super) fn end(&self) {
+        self.is_ending.store(true, Ordering::Release);
+        self.notify.notify_waiters();
+    }
+
+    /// Waits until streams shall end.
+    async fn told_to_end(&self) {
+        let mut notified = std::pin::pin!(self.notify.notified());
+        notified.as_mut().enable();
+        if !self.is_ending.load(Ordering::Acquire) {
+            notified.await;
+        }
+    }
+}
+
+/// The way in which the parts of a stream reach the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    /// In order, through the connection's buffer, as in HTTP/1.1. A part is read once that is written.
+    Buffer,
+    /// Through a window of the stream's own, as in HTTP/2. A part is read once its bytes are dropped.
+    Window,
+}
+
+/// A request whose answer is a stream. Dropping it ends the stream.
+///
+/// The front end asks for the next part only when it can send some of it. So what is unread is bounded by one part and the buffers
+/// of the protocol.
+pub struct OpenStream {
+    work: Arc<Work>,
+    delivery: Delivery,
+    told_to_end: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl Work {
+    /// Turns the request into one whose answer is a stream. Fails if there are too many streams, or the server is stopping.
+    pub fn into_stream(mut self, delivery: Delivery) -> Result<OpenStream, Self> {
+        let registry = Arc::clone(self.registry());
+        if !registry.begin_stream() {
+            return Err(self);
+        }
+        if delivery == Delivery::Buffer {
+            self.after = Phase::Answer;
+        }
+        self.begin_answer(RequestPhase::Streaming);
+        let told_to_end = Box::pin(async move { registry.streams.told_to_end().await });
+        Ok(OpenStream { work: Arc::new(self), delivery, told_to_end })
+    }
+}
+
+impl OpenStream {
+    /// Whether the server is stopping, and so the stream shall end. Otherwise, `context` is woken when it is.
+    pub fn poll_told_to_end(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.told_to_end.as_mut().poll(context)
+    }
+
+    /// Returns the next part of the stream, to be sent now. Returns `None` if there is no memory for it; the stream should then end.
+    pub fn part(&self, bytes: Bytes) -> Option<Bytes> {
+        let length = bytes.len() as u64;
+        match self.delivery {
+            Delivery::Buffer => {
+                if !self.work.try_hold_unread(length) {
+                    return None;
+                }
+                self.work.enter(RequestPhase::BufferedPart);
+                Some(bytes)
+            }
+            Delivery::Window => {
+                let reserved = self.work.try_reserve(length)?;
+                self.work.enter(RequestPhase::UnreadPart);
+                let held = UnreadPart { work: Arc::clone(&self.work), _reserved: reserved };
+                Some(Bytes::from_owner(Unread { bytes, _held: held }))
+            }
+        }
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.work.registry().metrics.streams.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A part of a stream behind the stream's own window. Its request goes on until it is dropped.
+struct UnreadPart {
+    work: Arc<Work>,
+    _reserved: Reservation,
+}
+
+impl Drop for UnreadPart {
+    fn drop(&mut self) {
+        self.work.enter(RequestPhase::Streaming);
+    }
+}
+
+impl Registry {
+    /// Counts another stream. Returns whether there is room for it; a server that is stopping has none.
+    fn begin_stream(&self) -> bool {
+        if self.streams.is_ending.load(Ordering::Acquire) {
+            return false;
+        }
+        let next = |open: u64| (open < self.streams.max).then_some(open + 1);
+        self.metrics.streams.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn streams_have_a_quarter_of_the_connections() {
+        assert_eq!([1, 8, 100_000].map(|connections| Streams::new(connections).max), [1, 2, MAX_STREAMS]);
+    }
+
+    #[tokio::test]
+    async fn streams_are_told_to_end_once_and_for_all() {
+        let streams = Streams::new(8);
+        let mut told = std::pin::pin!(streams.told_to_end());
+        assert!(told.as_mut().now_or_never().is_none());
+        streams.end();
+        told.await;
+        streams.told_to_end().await;
+    }
+}
