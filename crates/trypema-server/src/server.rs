@@ -182,7 +182,6 @@ impl Server {
 
     fn registry(&self) -> Arc<Registry> {
         let max_connections = self.config.values.max_connections;
-        tracing::debug!("server: example_limit={}", self.config.values.example_limit);
         let descriptors = Descriptors::raise_limit(max_connections);
         if descriptors.connections < max_connections {
             tracing::warn!(

@@ -126,8 +126,6 @@ table::settings! {
         "Time after SIGTERM during which the server still accepts connections while /readyz returns 503";
     shutdown_deadline: Period = Period(Duration::from_secs(10)), in ..=MAX_TIME, "TIME":
         "Time after the shutdown delay for requests in flight to finish";
-    example_limit: usize = 5, in 1..=10, "NUMBER":
-        "An example of a setting";
     log_format: LogFormat = LogFormat::Pretty, "FORMAT":
         "Format of logs, on standard error";
     log_level: LogLevel = LogLevel::Info, "LEVEL":
