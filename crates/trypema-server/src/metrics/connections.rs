@@ -28,7 +28,6 @@ metrics! {
         "Bytes of request bodies and unread responses, over all connections; at most max_buffered_bytes." {
             buffered_bytes: AtomicU64
         }
-        "trypema_connections_opened_total", "Connections that were accepted." { opened: Counter }
         "trypema_memory_refusals_total", "Requests that were refused because max_buffered_bytes was exhausted." {
             memory_refusals: Counter
         }

@@ -160,7 +160,6 @@ impl Registry {
         table.slots[index] = Some(Arc::clone(&connection));
         peer.open_connections.fetch_add(1, Ordering::Relaxed);
         table.peers.insert(peer.key, peer);
-        self.metrics.opened.add_one();
         self.metrics.open.store((open + 1) as u64, Ordering::Relaxed);
         drop(table);
         Ok(ConnectionSlot { registry: Arc::clone(self), connection, index })
