@@ -29,7 +29,7 @@ const LIMIT: u64 = 100;
 /// The tokens that the hook counts in [`chat`]'s prompt.
 const PROMPT: u64 = 8;
 /// Less than the [`model::WORDS`] of a stream take.
-const RESERVATION_SECONDS: &str = "3";
+const RESERVATION_SECONDS: &str = "8";
 /// The id of the first call.
 const FIRST_CALL: &str = "the-first-call";
 /// The usage that LiteLLM's mock responses claim.

@@ -22,7 +22,7 @@ pub const USAGE: u64 = 65;
 /// The usage of a message in Anthropic's protocol.
 pub const MESSAGE_USAGE: u64 = 12;
 /// Streams take real time, because the hook renews reservations by its own clock.
-const BETWEEN_WORDS: Duration = Duration::from_millis(100);
+const BETWEEN_WORDS: Duration = Duration::from_millis(200);
 /// Longer than the timeouts of the test.
 const HANGS: Duration = Duration::from_secs(5);
 
