@@ -10,14 +10,15 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 
 use crate::app::App;
-use crate::attributes::{OwnedRequest, OwnedSet};
-use crate::front::http::{Api, HttpResponse, Responder, ResponseBody, serve};
-use crate::mode::Mode;
+use crate::front::http::{Api, ApiError, HttpResponse, Responder, ResponseBody, serve};
 pub use crate::net::{
     Delivery, Instruction, MAX_DECISIONS, NotBegun, OpenStream, Protocol, Registry, Reservation, Serving,
     Stream, UNACCOUNTED_BYTES, Work,
 };
+use crate::refusal::Refusal;
 use crate::server::Server;
+use crate::service::json::{CheckRequest, read};
+use crate::service::report::CheckResponse;
 use crate::service::{Caller, Check, Service};
 use crate::start_error::StartError;
 
@@ -46,40 +47,26 @@ impl Protocol for StreamResponder {
     }
 }
 
-/// A check in words, as in `check user=ann endpoint=/x cost=2`, by the rules of a server.
+/// Checks for front ends of tests.
 #[derive(Debug, Clone)]
 pub struct Checks(Service);
 
 impl Checks {
-    /// Returns the answer in words. `traceparent` begins a span.
+    /// Answers a line: a `traceparent` or `-`, and a request in JSON, as in `- {"attributes": {"user": "ann"}}`. The answer
+    /// is in JSON, too.
     pub async fn answer(&self, line: &str, work: &Work) -> String {
-        let mut words = line.split(' ');
-        let mode = match words.next() {
-            Some("check") => Mode::Check,
-            Some("peek") => Mode::Peek,
-            Some("record") => Mode::Record,
-            other => return format!("error no such mode: {}", other.unwrap_or_default()),
-        };
-        let (mut set, mut traceparent) = (OwnedSet::default(), None);
-        for (name, value) in words.filter_map(|word| word.split_once('=')) {
-            let read = match name {
-                "cost" => value.parse().map(|cost| set.requests = Some(cost)).map_err(|_| "cost"),
-                "traceparent" => Ok(traceparent = Some(value)),
-                _ => set.attributes.add(name, value).map_err(|refusal| refusal.code()),
-            };
-            if let Err(problem) = read {
-                return format!("error {problem}");
-            }
-        }
-        let arrival = self.0.arrived(traceparent);
-        let request = OwnedRequest::from(set);
-        let verdict = self.0.call(&Caller::proxy(), work, Check { mode, request: &request }).await;
-        self.0.answered(arrival, "check", if verdict.is_ok() { 200 } else { 500 });
-        match verdict {
-            Ok(verdict) if verdict.is_allowed() => "allowed".to_owned(),
-            Ok(verdict) => format!("denied {:?}", verdict.retry_after()),
-            Err(refusal) => format!("error {}", refusal.code()),
-        }
+        let (traceparent, body) = line.split_once(' ').unwrap_or(("-", line));
+        let arrival = self.0.arrived(Some(traceparent));
+        let answer = self.check(body.as_bytes(), work).await;
+        self.0.answered(arrival, "check", if answer.is_ok() { 200 } else { 500 });
+        answer.unwrap_or_else(|refusal| ApiError::from(refusal).to_json())
+    }
+
+    async fn check(&self, body: &[u8], work: &Work) -> Result<String, Refusal> {
+        let (mode, request) = read::<CheckRequest>(body)?.into_parts()?;
+        let verdict = self.0.call(&Caller::proxy(), work, Check { mode, request: &request }).await?;
+        // Serialising text and numbers cannot fail.
+        Ok(serde_json::to_string(&CheckResponse::new(&verdict, mode)).unwrap_or_default())
     }
 }
 

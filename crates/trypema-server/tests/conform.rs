@@ -16,6 +16,10 @@ mod client;
 mod docs;
 #[path = "conform/folder.rs"]
 mod folder;
+#[cfg(feature = "unstable-testkit")]
+#[path = "service/front_ends.rs"]
+#[allow(dead_code, reason = "others use the rest")]
+mod front_ends;
 #[path = "conform/guides.rs"]
 mod guides;
 #[path = "service/harness.rs"]

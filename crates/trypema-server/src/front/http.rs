@@ -27,7 +27,7 @@ use trypema::http::TrustedProxies;
 pub(crate) use self::connection::serve;
 pub(crate) use self::connection::{Http, Responder};
 use self::exchange::Exchange;
-use self::problem::ApiError;
+pub(crate) use self::problem::ApiError;
 pub(crate) use self::response_body::ResponseBody;
 use self::routes::{Found, RulesetPermits, SharedText};
 use crate::allowed_origins::AllowedOrigins;

@@ -12,6 +12,8 @@ use trypema_testkit::blocking::{runtime, wait_for};
 
 use crate::client::{Admin, Client};
 use crate::folder::Folder;
+#[cfg(feature = "unstable-testkit")]
+use crate::front_ends::lines::{Lines, decide_by};
 
 /// The time at which tests begin: in the middle of an hour, and at the start of a window of ten seconds.
 pub const START: Timestamp = Timestamp::from_micros(1_600_000_000_000_000);
@@ -24,6 +26,10 @@ pub struct InProcess {
     pub app: Arc<App>,
     pub clock: Arc<ManualClock>,
     address: SocketAddr,
+    /// The address of the line protocol, which checks go to after [`InProcess::by_lines`].
+    #[cfg(feature = "unstable-testkit")]
+    lines: SocketAddr,
+    is_by_lines: bool,
     admin: Admin,
     stop: Option<oneshot::Sender<()>>,
     served: Option<JoinHandle<Result<(), Interrupted>>>,
@@ -50,7 +56,12 @@ impl InProcess {
         let config = Config::new(Settings::read(&file).unwrap()).unwrap();
         let clock = Arc::new(ManualClock::default());
         clock.set(START);
-        let server = wait_for(Server::start(config, Some(clock.clone()))).unwrap();
+        #[allow(unused_mut, reason = "only the testkit adds a listener")]
+        let mut server = wait_for(Server::start(config, Some(clock.clone()))).unwrap();
+        #[cfg(feature = "unstable-testkit")]
+        let lines = wait_for(async {
+            server.add_checking_listener(|checks| Arc::new(Lines(decide_by(checks)))).unwrap()
+        });
         let (app, address) = (Arc::clone(server.app()), server.address());
         let token = (!has_token).then(|| TOKEN.to_owned());
         let admin = Admin { address: server.admin().unwrap().address, token };
@@ -59,7 +70,23 @@ impl InProcess {
             stopped.await.unwrap_or_default();
             "the test ends"
         }));
-        Self { app, clock, address, admin, stop: Some(stop), served: Some(served) }
+        Self {
+            app,
+            clock,
+            address,
+            #[cfg(feature = "unstable-testkit")]
+            lines,
+            is_by_lines: false,
+            admin,
+            stop: Some(stop),
+            served: Some(served),
+        }
+    }
+
+    /// Has clients send their checks over the line protocol.
+    pub fn by_lines(mut self) -> Self {
+        self.is_by_lines = true;
+        self
     }
 
     /// Replaces the rules.
@@ -75,7 +102,12 @@ impl InProcess {
 
     /// Opens a connection to the check listener alone, without a token.
     pub fn check_client(&self) -> Client {
-        Client::connect(SocketAddr::from(([127, 0, 0, 1], self.address.port())))
+        let client = Client::connect(SocketAddr::from(([127, 0, 0, 1], self.address.port())));
+        #[cfg(feature = "unstable-testkit")]
+        if self.is_by_lines {
+            return client.with_lines(self.lines);
+        }
+        client
     }
 
     /// Returns the address of the check listener, for commands.

@@ -38,7 +38,10 @@ struct OverHttp {
 
 impl OverHttp {
     fn start(trace: &RuleTrace, settings: &str) -> Self {
-        let service = InProcess::start(settings);
+        Self::of(trace, InProcess::start(settings))
+    }
+
+    fn of(trace: &RuleTrace, service: InProcess) -> Self {
         service.app.replace_rules(RuleSet::compile(&trace.rules).unwrap());
         Self { client: service.check_client(), service, texts: BTreeMap::new() }
     }
@@ -200,6 +203,34 @@ fn replay_on(provider: &str) {
 #[test]
 fn counters_in_memory() {
     replay_all(String::new);
+}
+
+/// Another front end gives the same answers, and counts the same.
+#[cfg(feature = "unstable-testkit")]
+#[test]
+fn by_the_line_protocol() {
+    let counted = |subject: &OverHttp| {
+        let text = subject.service.client().send("GET", "/metrics", &[], "").body;
+        let is_counted = |line: &&str| {
+            ["trypema_checks_total", "trypema_rules_", "trypema_undecided"]
+                .iter()
+                .any(|name| line.starts_with(name))
+        };
+        let is_time = |line: &&str| line.contains("timestamp");
+        text.lines().filter(is_counted).filter(|line| !is_time(line)).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let mut counts = 0;
+    for trace in traces() {
+        let mut over_http = OverHttp::start(&trace, "");
+        let mut by_lines = OverHttp::of(&trace, InProcess::start("").by_lines());
+        for subject in [&mut over_http, &mut by_lines] {
+            let replayed = replay(&trace, subject);
+            assert!(replayed.mismatches.is_empty(), "{}: {:?}", trace.name, replayed.mismatches);
+        }
+        assert_eq!(counted(&by_lines), counted(&over_http), "{}", trace.name);
+        counts += counted(&by_lines).len();
+    }
+    assert!(counts > 100, "{counts}");
 }
 
 #[test]

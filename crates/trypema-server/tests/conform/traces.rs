@@ -56,6 +56,14 @@ fn counters_in_memory_answer_every_trace() {
     assert_none(&traces().0.iter().flat_map(play).collect::<Vec<_>>());
 }
 
+/// Another front end gives the same answers.
+#[cfg(feature = "unstable-testkit")]
+#[test]
+fn the_line_protocol_answers_every_trace() {
+    let play = |trace: &Trace| differences(trace, &InProcess::start("").by_lines(), |_, said| said);
+    assert_none(&traces().0.iter().flat_map(play).collect::<Vec<_>>());
+}
+
 #[test]
 fn counters_in_redis_answer_every_trace() {
     assert_none(&on_redis("redis", &traces().0));

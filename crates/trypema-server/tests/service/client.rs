@@ -13,6 +13,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// requests.
 pub struct Client {
     stream: BufReader<TcpStream>,
+    /// Checks go over this connection instead: one line each, as the line protocol of tests has them.
+    lines: Option<BufReader<TcpStream>>,
     admin: Option<(Admin, Option<Box<Client>>)>,
 }
 
@@ -72,7 +74,7 @@ impl From<TcpStream> for Client {
     fn from(stream: TcpStream) -> Self {
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        Self { stream: BufReader::new(stream), admin: None }
+        Self { stream: BufReader::new(stream), lines: None, admin: None }
     }
 }
 
@@ -86,6 +88,22 @@ impl Client {
         Self { admin: admin.map(|admin| (admin, None)), ..self }
     }
 
+    /// Adds a connection for checks to a listener with the line protocol.
+    pub fn with_lines(self, address: SocketAddr) -> Self {
+        Self { lines: Some(Self::connect(address).stream), ..self }
+    }
+
+    /// Sends a check over the line protocol, and returns the answer as HTTP would have it.
+    fn ask_by_line(lines: &mut BufReader<TcpStream>, headers: &[(&str, &str)], body: &str) -> Reply {
+        let parent =
+            headers.iter().find(|(name, _)| *name == "traceparent").map_or("-", |(_, parent)| parent);
+        lines.get_mut().write_all(format!("{parent} {body}\n").as_bytes()).unwrap();
+        let mut body = String::new();
+        lines.read_line(&mut body).unwrap();
+        let status = serde_json::from_str::<Value>(&body).unwrap()["status"].as_u64().unwrap_or(200);
+        Reply { status: u16::try_from(status).unwrap(), headers: Vec::new(), body }
+    }
+
     /// Sends bytes unchanged.
     pub fn write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         self.stream.get_mut().write_all(bytes)
@@ -96,6 +114,9 @@ impl Client {
     /// With an admin listener, each request goes to the right listener. An admin request gets the token
     /// unless it has one.
     pub fn send(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Reply {
+        if let (Some(lines), "POST", "/v1/check") = (&mut self.lines, method, path) {
+            return Self::ask_by_line(lines, headers, body);
+        }
         let Some((admin, connection)) = &mut self.admin else {
             return self.exchange(method, path, headers, body);
         };

@@ -110,7 +110,7 @@ impl ApiError {
     }
 
     /// Returns the JSON body, for one element of a batch response.
-    pub(super) fn to_json(&self) -> String {
+    pub(crate) fn to_json(&self) -> String {
         match self {
             Self::Library(problem) => problem.to_json(),
             Self::Request { status, detail, .. } => json(*status, detail),
