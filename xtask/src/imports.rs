@@ -46,7 +46,7 @@ const CRATES: [Layered; 2] = [
         order: "secret, clock, mode, attributes, deny_status, background_worker, background_tasks → metrics → settings → log, \
                 tokens, token_file, allowed_origins, forward_auth, spans, rules → denial_log, config → net, provider, \
                 logins → start_error → app → front, store_watch, permission_watch → rule_watcher, \
-                administration → server → cli",
+                administration → listeners → server → testkit → cli",
         left_out: &[],
         exceptions: &[],
     },

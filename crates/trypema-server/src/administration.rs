@@ -3,8 +3,10 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use tokio::net::TcpListener;
+
 use crate::config::{AdminListen, Config};
-use crate::listeners::Socket;
+use crate::net;
 use crate::secret::Secret;
 use crate::start_error::StartError;
 use crate::token_file;
@@ -34,16 +36,16 @@ pub(crate) fn open(
     setting: &'static str,
     config: &Config,
     tokens: &mut Tokens,
-) -> Result<Option<Socket>, StartError> {
+) -> Result<Option<(TcpListener, AdminAddress)>, StartError> {
     let (address, is_explicit) = match config.admin_listen {
         AdminListen::Off => return Ok(None),
         AdminListen::Default => (AdminListen::DEFAULT, false),
         AdminListen::At(address) => (address, true),
     };
     match listen(setting, address, config, tokens) {
-        Ok(socket) => {
-            warn_of_clear_text(socket.address, config);
-            Ok(Some(socket))
+        Ok((listener, about)) => {
+            warn_of_clear_text(about.address, config);
+            Ok(Some((listener, about)))
         }
         Err(error) if is_explicit || matches!(error, StartError::CallerToken(_)) => Err(error),
         Err(error) => {
@@ -61,18 +63,18 @@ fn listen(
     address: SocketAddr,
     config: &Config,
     tokens: &mut Tokens,
-) -> Result<Socket, StartError> {
-    let mut socket = Socket::bind(setting, address)?;
-    let mut about = AdminAddress::new(socket.address);
+) -> Result<(TcpListener, AdminAddress), StartError> {
+    let failed = |source| StartError::Listen { setting, address, source };
+    let (listener, address) = net::bind(address).map_err(failed)?;
+    let mut about = AdminAddress::new(address);
     if !tokens.has_administrators() {
         let directory = config.runtime_directory.as_ref();
-        let generated = token_file::reuse_or_generate(directory, socket.address.port())?;
+        let generated = token_file::reuse_or_generate(directory, address.port())?;
         let added = tokens.add(&generated.token, TokenRole::Admin);
         added.map_err(|_| StartError::CallerToken(generated.path.clone()))?;
         (about.token_file, about.generated_token) = (Some(generated.path), Some(generated.token));
     }
-    socket.admin = Some(about);
-    Ok(socket)
+    Ok((listener, about))
 }
 
 fn warn_of_clear_text(address: SocketAddr, config: &Config) {

@@ -39,7 +39,9 @@ const LISTENERS: [Row; 2] = [
     Row {
         setting: "admin_listen",
         component: "administration",
-        open: administration::open,
+        open: |setting, config, tokens| {
+            Ok(administration::open(setting, config, tokens)?.map(Socket::for_administration))
+        },
         protocol: |common, config, access| Arc::new(Http(AdminApi::new(common.clone(), config, access))),
     },
 ];
@@ -54,12 +56,13 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// Listens at the address that `setting` gives.
-    pub(crate) fn bind(setting: &'static str, address: SocketAddr) -> Result<Self, StartError> {
-        let failed = |source| StartError::Listen { setting, address, source };
-        let listener = net::bind(address).map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
-        Ok(Self { listener, address, admin: None })
+    fn bind(setting: &'static str, address: SocketAddr) -> Result<Self, StartError> {
+        let bound = net::bind(address).map_err(|source| StartError::Listen { setting, address, source });
+        bound.map(|(listener, address)| Self { listener, address, admin: None })
+    }
+
+    fn for_administration((listener, admin): (TcpListener, AdminAddress)) -> Self {
+        Self { listener, address: admin.address, admin: Some(admin) }
     }
 }
 

@@ -9,7 +9,7 @@ use super::server::Running;
 async fn lines_are_checked_by_the_rules_of_the_server() {
     let server = Running::start(&Decisions::open(), "").await;
     let mut client = LineClient::connect_to(server.checks).await;
-    let mut lines = Vec::new();
+    let mut answers = Vec::new();
     for line in [
         "check user=ann cost=4",
         "peek user=ann",
@@ -17,11 +17,7 @@ async fn lines_are_checked_by_the_rules_of_the_server() {
         "check user=bob",
         "guess user=ann",
     ] {
-        lines.push(client.send(line).await);
-    }
-    let mut answers = Vec::new();
-    for line in lines {
-        answers.push(line.await.unwrap().unwrap());
+        answers.push(client.ask(line).await.unwrap());
     }
     assert_eq!([&*answers[0], &*answers[1], &*answers[3]], ["allowed"; 3]);
     assert!(answers[2].starts_with("denied Some("), "{answers:?}");
