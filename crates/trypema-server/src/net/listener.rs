@@ -30,13 +30,15 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 /// The time in which a new connection must send its first byte while the server shuts down.
 const SHUTDOWN_FIRST_BYTE_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// Listens at `address`.
-pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+/// Listens at `address`, and returns the address with its port.
+pub(crate) fn bind(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     // A restart must not wait for connections of the last run to be forgotten.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
-    socket.listen(BACKLOG)
+    let listener = socket.listen(BACKLOG)?;
+    let address = listener.local_addr()?;
+    Ok((listener, address))
 }
 
 /// A front end's task for one connection.

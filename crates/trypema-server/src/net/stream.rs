@@ -92,8 +92,8 @@ impl AsyncWrite for Stream {
             MaybeTlsStream::Tls(stream) => Pin::new(stream).poll_flush(cx),
         };
         if flushed.is_ready() {
-            self.slot.release_responses();
             self.slot.end_answers();
+            self.slot.release_responses();
         }
         flushed
     }

@@ -9,7 +9,7 @@ use super::server::Running;
 async fn lines_are_checked_by_the_rules_of_the_server() {
     let server = Running::start(&Decisions::open(), "").await;
     let mut client = LineClient::connect_to(server.checks).await;
-    let mut lines = Vec::new();
+    let mut answers = Vec::new();
     for line in [
         r#"- {"attributes": {"user": "ann"}, "cost": 4}"#,
         r#"- {"attributes": {"user": "ann"}, "mode": "peek"}"#,
@@ -17,11 +17,7 @@ async fn lines_are_checked_by_the_rules_of_the_server() {
         r#"- {"attributes": {"user": "bob"}}"#,
         r#"- {"attributes": {"user": "ann"}, "mode": "guess"}"#,
     ] {
-        lines.push(client.send(line).await);
-    }
-    let mut answers = Vec::new();
-    for line in lines {
-        answers.push(line.await.unwrap().unwrap());
+        answers.push(client.ask(line).await.unwrap());
     }
     let is_allowed = |answer: &String| answer.contains(r#""allowed":true,"outcome":"allowed""#);
     assert_eq!(answers.iter().map(is_allowed).collect::<Vec<_>>(), [true, true, false, true, false]);

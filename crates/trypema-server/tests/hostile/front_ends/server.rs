@@ -22,10 +22,14 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 /// One connection may be slow for as long as no test drives the time.
 const PATIENT: &str = "listen: 127.0.0.1:0\nadmin_listen: off\n\
                        header_timeout: 60s\nrequest_timeout: 120s\nidle_timeout: 180s\n";
-/// A little more than each of these timeouts.
-pub(super) const HEADER_TIMEOUT: Duration = Duration::from_secs(61);
-pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(121);
-pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(181);
+/// More than each of these timeouts, by more than a step.
+pub(super) const HEADER_TIMEOUT: Duration = Duration::from_secs(70);
+pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(130);
+pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(190);
+
+/// Much less than any timeout.
+const STEP: Duration = Duration::from_secs(5);
+const BETWEEN_STEPS: Duration = Duration::from_millis(2);
 
 /// A server that runs.
 pub(super) struct Running {
@@ -69,9 +73,15 @@ impl Running {
         Self { lines, checks, http2, http1_stream, numbers, connections, app, stop, served }
     }
 
-    /// Lets time pass for connections.
-    pub(super) fn advance(&self, time: Duration) {
-        self.connections.advance(time);
+    /// Lets time pass for connections, in steps after each of which the server may do what is due.
+    pub(super) async fn advance(&self, time: Duration) {
+        let mut left = time;
+        while !left.is_zero() {
+            let step = left.min(STEP);
+            self.connections.advance(step);
+            left -= step;
+            tokio::time::sleep(BETWEEN_STEPS).await;
+        }
     }
 
     /// Tells the server to stop.
@@ -93,6 +103,11 @@ impl Running {
     /// Waits until `condition` holds.
     pub(super) fn wait(&self, what: &str, condition: impl Fn() -> bool) {
         tokio::task::block_in_place(|| wait_until(what, condition)).unwrap();
+    }
+
+    /// Waits until clients have read everything.
+    pub(super) fn wait_for_readers(&self) {
+        self.wait("everything to be read", || self.metric("trypema_buffered_bytes") == 0.0);
     }
 
     /// Waits until no connection is open, and nothing is left of them.

@@ -25,15 +25,15 @@ async fn silent_and_slow<C: Client>() {
     let mut good = C::connect(&server).await;
     assert_eq!(good.ask("first").await.as_deref(), Some("first"));
     good.witness().await;
-    server.advance(HEADER_TIMEOUT);
+    server.advance(HEADER_TIMEOUT).await;
     is_closed(slow).await;
     assert!(is_open(&silent));
     assert_eq!(good.ask("second").await.as_deref(), Some("second"), "it was idle for less than it may be");
-    server.advance(IDLE_TIMEOUT - HEADER_TIMEOUT);
+    server.advance(IDLE_TIMEOUT - HEADER_TIMEOUT).await;
     is_closed(silent).await;
     assert_eq!(good.ask("third").await.as_deref(), Some("third"));
     assert_eq!(server.closed_early("timed_out"), 2.0);
-    server.advance(IDLE_TIMEOUT);
+    server.advance(IDLE_TIMEOUT).await;
     assert_eq!(good.ask("too late").await, None);
     server.wait_for_silence();
 }
@@ -47,7 +47,7 @@ async fn a_second_line_that_stops_ends_at_the_header_timeout() {
     let mut witness = LineClient::connect(&server).await;
     client.readable().await.unwrap();
     witness.witness().await;
-    server.advance(HEADER_TIMEOUT);
+    server.advance(HEADER_TIMEOUT).await;
     is_closed(client).await;
     assert!(witness.ask("x").await.is_some());
 }
@@ -62,10 +62,10 @@ async fn a_body_that_stops_ends_at_the_request_timeout() {
     // It is sent after the other one, and so read after it.
     assert!(client.ask("whole").await.is_some());
     for _ in 0..3 {
-        server.advance(REQUEST_TIMEOUT / 2);
+        server.advance(REQUEST_TIMEOUT / 2).await;
         assert!(client.ask("whole").await.is_some());
     }
-    server.advance(REQUEST_TIMEOUT);
+    server.advance(REQUEST_TIMEOUT).await;
     assert!(response.await.is_err());
     server.wait_for_silence();
     assert_eq!(server.closed_early("timed_out"), 1.0);
@@ -89,7 +89,7 @@ async fn hanging<C: Client>() {
     server.wait("all decisions to begin", || decisions.running() == 4);
     let refused = TcpStream::connect(C::address(&server)).await.unwrap();
     is_closed(refused).await;
-    server.advance(std::time::Duration::from_secs(31));
+    server.advance(std::time::Duration::from_secs(31)).await;
     let mut good = C::connect(&server).await;
     let answer = good.send("y").await;
     server.wait("the new client's decision", || decisions.running() == 5);

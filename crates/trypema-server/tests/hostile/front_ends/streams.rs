@@ -73,10 +73,11 @@ async fn a_stream_lasts_for_an_hour_and_ends_at_drain() {
             let line = timeout(PATIENCE, reader.line()).await.expect("a part");
             assert_eq!(line, format!("{number}\n"));
         }
+        server.wait_for_readers();
         // An hour in all, and then an hour without any part.
-        server.advance(AN_HOUR / 60);
+        server.advance(AN_HOUR / 60).await;
     }
-    server.advance(AN_HOUR);
+    server.advance(AN_HOUR).await;
     server.numbers.send(61).unwrap();
     for reader in &mut readers {
         assert_eq!(timeout(PATIENCE, reader.line()).await.expect("a part"), "61\n");
@@ -113,7 +114,7 @@ async fn a_stream_that_nobody_reads_ends_at_the_request_timeout() {
         held = now;
     }
     assert!(server.metric("trypema_buffered_bytes") <= 512.0 * 1024.0, "unread parts are bounded");
-    server.advance(REQUEST_TIMEOUT);
+    server.advance(REQUEST_TIMEOUT).await;
     server.wait("the stream to end", || server.metric("trypema_streams") == 0.0);
     let mut rest = Vec::new();
     let _ = stream.read_to_end(&mut rest).await;

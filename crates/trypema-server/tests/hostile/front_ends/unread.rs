@@ -32,9 +32,11 @@ async fn a_flood_is_decided_16_at_a_time() {
 async fn flood<C: Client>() -> (usize, usize) {
     let decisions = Decisions::open();
     let server = Running::start(&decisions, "").await;
-    let answered = C::connect(&server).await.ask_many(FLOOD).await;
+    let mut client = C::connect(&server).await;
+    assert!(client.ask("first").await.is_some(), "it knows the server's settings now");
+    let answered = client.ask_many(FLOOD).await;
     assert!(decisions.most() <= 16, "{} at a time", decisions.most());
-    let ended = decisions.ended();
+    let ended = decisions.ended() - 1;
     assert!(C::connect(&server).await.ask("a good client").await.is_some());
     (answered, ended)
 }
@@ -71,12 +73,11 @@ async fn unread_lines_end_at_the_request_timeout() {
     // The server stops reading once it cannot write, so the client cannot write, either.
     while timeout(STUCK, client.write_all(line.as_bytes())).await.is_ok_and(|written| written.is_ok()) {}
     let ended = decisions.ended();
-    let mut good = LineClient::connect(&server).await;
-    assert_eq!(good.ask_many(100).await, 100);
-    server.advance(REQUEST_TIMEOUT);
+    assert_eq!(LineClient::connect(&server).await.ask_many(100).await, 100);
+    server.advance(REQUEST_TIMEOUT).await;
     is_closed(client).await;
     assert!(decisions.ended() <= ended + 100 + 16);
-    assert!(good.ask("x").await.is_some());
+    assert!(LineClient::connect(&server).await.ask("x").await.is_some());
     assert_eq!(server.closed_early("timed_out"), 1.0);
 }
 
@@ -92,10 +93,10 @@ async fn one_unread_stream_beside_15_good_ones() {
     assert_eq!(server.metric("trypema_buffered_bytes"), LONG as f64, "it is accounted for");
     for _ in 0..20 {
         assert_eq!(client.ask_many(15).await, 15);
-        server.advance(REQUEST_TIMEOUT / 40);
+        server.advance(REQUEST_TIMEOUT / 40).await;
     }
     let mut numbers = client.stream().await;
-    server.advance(REQUEST_TIMEOUT / 2);
+    server.advance(REQUEST_TIMEOUT / 2).await;
     // Until the client learns that the connection finishes.
     while client.ask("still served").await.is_some() {}
     server.numbers.send(1).unwrap();
@@ -104,7 +105,7 @@ async fn one_unread_stream_beside_15_good_ones() {
     assert_eq!(server.closed_early("timed_out"), 0.0);
     drop((numbers, part));
     server.wait("the stream to end", || server.metric("trypema_streams") == 0.0);
-    server.advance(REQUEST_TIMEOUT);
+    server.advance(REQUEST_TIMEOUT).await;
     server.wait_for_silence();
     assert_eq!(server.closed_early("timed_out"), 1.0);
     drop(unread);

@@ -1,5 +1,5 @@
 //! One line per check, such as `check user=ann endpoint=/x cost=2`, and one line per answer, in order. Up to 16 lines of a connection
-//! are decided at a time; further ones wait in the socket.
+//! are decided at a time, in any order; further ones wait in the socket.
 
 use std::io;
 use std::pin::pin;
