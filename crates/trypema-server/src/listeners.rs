@@ -60,8 +60,7 @@ impl Socket {
     /// Listens at the address that `setting` gives.
     pub(crate) fn bind(setting: &'static str, address: SocketAddr) -> Result<Self, StartError> {
         let failed = |source| StartError::Listen { setting, address, source };
-        let listener = net::bind(address).map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
+        let (listener, address) = net::bind(address).map_err(failed)?;
         Ok(Self { listener, address, admin: None })
     }
 }
