@@ -56,8 +56,8 @@ const CRATES: [Layered; 2] = [
 const HTTP: [&str; 5] = ["http", "http_body", "http_body_util", "hyper", "hyper_util"];
 /// The modules of the server that may name them: the HTTP front end with its settings, and HTTP clients. All others,
 /// `service` above all, serve every protocol.
-const SPEAKS_HTTP: [&str; 6] =
-    ["front/http", "forward_auth", "deny_status", "allowed_origins", "cli", "spans"];
+const SPEAKS_HTTP: [&str; 7] =
+    ["front/http", "forward_auth", "deny_status", "allowed_origins", "cli", "spans", "testkit"];
 
 pub(crate) fn check() -> Step {
     let architecture = read(Path::new("ARCHITECTURE.md"))?;
