@@ -70,11 +70,14 @@ pub(super) fn is_open(stream: &TcpStream) -> bool {
     !matches!(stream.try_read(&mut [0]), Ok(0))
 }
 
+/// Requests without an answer.
+type Waiting = VecDeque<oneshot::Sender<Option<String>>>;
+
 /// A client of the line protocol.
 pub(super) struct LineClient {
     writer: OwnedWriteHalf,
-    /// The requests without an answer, or `None` once the connection is closed.
-    waiting: Arc<Mutex<Option<VecDeque<oneshot::Sender<Option<String>>>>>>,
+    /// `None` once the connection is closed.
+    waiting: Arc<Mutex<Option<Waiting>>>,
 }
 
 impl LineClient {
@@ -82,7 +85,7 @@ impl LineClient {
         let stream = TcpStream::connect(address).await.unwrap();
         stream.set_nodelay(true).unwrap();
         let (reader, writer) = stream.into_split();
-        let waiting = Arc::new(Mutex::new(Some(VecDeque::<oneshot::Sender<_>>::new())));
+        let waiting = Arc::new(Mutex::new(Some(Waiting::new())));
         let (first, mut lines) = (Arc::clone(&waiting), BufReader::new(reader).lines());
         tokio::spawn(async move {
             while let Ok(Some(line)) = lines.next_line().await {
