@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -48,10 +49,7 @@ pub(super) struct Running {
 
 impl Running {
     pub(super) async fn start(decisions: &Arc<Decisions>, settings: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("trypema-front-ends-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let file = tempfile_in(&folder, &format!("{PATIENT}{settings}"));
-        let config = Config::new(Settings::read(&file).unwrap()).unwrap();
+        let config = Config::new(settings_of(&format!("{PATIENT}{settings}"))).unwrap();
         // Boxed, as the compiler refuses to nest the futures of a server in those of a test.
         let starting: BoxFuture<'_, _> = Server::start(config, None).boxed();
         let mut server = starting.await.unwrap();
@@ -117,10 +115,13 @@ impl Running {
     }
 }
 
-fn tempfile_in(folder: &std::path::Path, text: &str) -> std::path::PathBuf {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+/// Reads settings as from a configuration file.
+fn settings_of(text: &str) -> Settings {
     static WRITTEN: AtomicUsize = AtomicUsize::new(0);
-    let file = folder.join(format!("{}.yaml", WRITTEN.fetch_add(1, Ordering::Relaxed)));
+    let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
+    let file = std::env::temp_dir().join(format!("trypema-front-ends-{}-{number}.yaml", std::process::id()));
     std::fs::write(&file, text).unwrap();
-    file
+    let settings = Settings::read(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    settings
 }
