@@ -39,8 +39,6 @@ pub(crate) enum Refusal {
     Closed,
     /// The connection has too many requests at a time.
     TooBusy,
-    /// The caller's deadline passed before the decision. It is unknown whether units were spent.
-    DeadlineExceeded,
     /// No rule has a counter of this name.
     UnknownKey,
     /// The rules or the store could not decide the request.
@@ -61,7 +59,6 @@ impl Refusal {
             Self::TooManyLogins(_) => "too_many_logins",
             Self::Closed => "closed",
             Self::TooBusy => "busy",
-            Self::DeadlineExceeded => "deadline_exceeded",
             Self::UnknownKey => "unknown_key",
             Self::Failed(TrypemaError::ReservationConflict) => "conflict",
             Self::Failed(error) if error.is_store_failure() => "unavailable",

@@ -1,8 +1,9 @@
 //! Every decision, whichever front end asks for it.
 //!
-//! A front end reads a request of its protocol, admits its [`Caller`], passes an [`Operation`] to [`Service::call`], and
-//! translates the answer or the [`Refusal`](crate::refusal::Refusal) back. The operation asks the engine, and counts
-//! and logs the result, so that no front end can forget to.
+//! A front end notes the [arrival](Service::arrived) of a request, [admits](Access::admit) its caller, reads the request,
+//! passes an [`Operation`] to [`Service::call`], and translates the answer or the [`Refusal`] back. A caller is admitted before its
+//! request is read, so that a body without a token costs nothing; `call` demands the [`Caller`] that this gives. The operation asks
+//! the engine, and counts and logs the result, so that no front end can forget to.
 
 mod caller;
 pub(crate) mod json;
@@ -68,13 +69,7 @@ impl Service {
     ) -> Result<O::Answer, Refusal> {
         caller.require(O::PERMISSION)?;
         work.begin_decision()?;
-        let deciding = operation.run(&self.app);
-        match caller.deadline {
-            None => deciding.await,
-            Some(deadline) => {
-                tokio::time::timeout(deadline, deciding).await.unwrap_or(Err(Refusal::DeadlineExceeded))
-            }
-        }
+        operation.run(&self.app).await
     }
 
     /// Notes the arrival of a request, whose span begins if its `traceparent` is sampled.

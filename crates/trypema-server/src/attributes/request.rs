@@ -1,5 +1,7 @@
 //! A request that owns its attributes and costs.
 
+use std::ops::Deref;
+
 use trypema::rules::{AttributeSet, Request};
 
 use super::Attributes;
@@ -45,12 +47,39 @@ pub(crate) struct OwnedSet {
 }
 
 /// A request to the rules: one or several attribute sets.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct OwnedRequest(Vec<OwnedSet>);
+#[derive(Debug, Clone)]
+pub(crate) struct OwnedRequest(OneOrMany<OwnedSet>);
 
 /// The pairs of a request, from which the engine's form of it is borrowed.
 #[derive(Debug)]
-pub(crate) struct RequestPairs<'r>(Vec<SetPairs<'r>>);
+pub(crate) struct RequestPairs<'r>(OneOrMany<SetPairs<'r>>);
+
+/// The sets of a request. Most have one, which needs no allocation.
+#[derive(Debug, Clone)]
+pub(crate) enum OneOrMany<T> {
+    One([T; 1]),
+    Many(Vec<T>),
+}
+
+impl<T> OneOrMany<T> {
+    fn map<'s, U>(&'s self, map: impl Fn(&'s T) -> U) -> OneOrMany<U> {
+        match self {
+            Self::One([one]) => OneOrMany::One([map(one)]),
+            Self::Many(many) => OneOrMany::Many(many.iter().map(map).collect()),
+        }
+    }
+}
+
+impl<T> Deref for OneOrMany<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        match self {
+            Self::One(one) => one,
+            Self::Many(many) => many,
+        }
+    }
+}
 
 #[derive(Debug)]
 struct SetPairs<'r> {
@@ -61,13 +90,13 @@ struct SetPairs<'r> {
 
 impl From<Vec<OwnedSet>> for OwnedRequest {
     fn from(sets: Vec<OwnedSet>) -> Self {
-        Self(sets)
+        Self(OneOrMany::Many(sets))
     }
 }
 
 impl From<OwnedSet> for OwnedRequest {
     fn from(set: OwnedSet) -> Self {
-        Self(vec![set])
+        Self(OneOrMany::One([set]))
     }
 }
 
@@ -75,21 +104,17 @@ impl OwnedRequest {
     /// Returns the pairs of the request. Together with [`RequestPairs::sets`] and [`request_of`], this is the way
     /// to the engine's form, which borrows from each.
     pub(crate) fn pairs(&self) -> RequestPairs<'_> {
-        let pairs = self.0.iter().map(|set| SetPairs {
+        RequestPairs(self.0.map(|set| SetPairs {
             attributes: set.attributes.iter().collect(),
             requests: set.requests.unwrap_or(1),
             costs: set.costs.pairs(),
-        });
-        RequestPairs(pairs.collect())
+        }))
     }
 }
 
 impl RequestPairs<'_> {
-    pub(crate) fn sets(&self) -> Vec<AttributeSet<'_>> {
-        self.0
-            .iter()
-            .map(|set| AttributeSet::new(&set.attributes).costing(set.requests).with_costs(&set.costs))
-            .collect()
+    pub(crate) fn sets(&self) -> OneOrMany<AttributeSet<'_>> {
+        self.0.map(|set| AttributeSet::new(&set.attributes).costing(set.requests).with_costs(&set.costs))
     }
 }
 

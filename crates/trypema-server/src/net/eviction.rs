@@ -12,9 +12,9 @@ use super::state::{Phase, State};
 /// The number of connections that are compared to choose the one to evict. The longest idle of these is idle long enough, and
 /// comparing ten thousand for every new connection would itself allow an attack.
 const EVICTION_SAMPLE: usize = 64;
-/// The time for which a decision protects its connection. The longest wait in a decision is that for a change of rules in
-/// PostgreSQL, at most 25 s. A decision that takes longer goes on, but no longer at the cost of other clients.
-const PROTECTED: Duration = Duration::from_secs(30);
+/// The time for which a decision protects its connection: longer than a change of rules in PostgreSQL waits for a session, a
+/// read, the writes and the COMMIT, which is 50 s in total. A decision that takes longer may be interrupted for another client.
+const PROTECTED: Duration = Duration::from_secs(60);
 pub(super) const PROTECTED_TICKS: u32 = (PROTECTED.as_millis() / TICK.as_millis()) as u32;
 /// Connections whose held memory differs by less are equal to the choice of the one to evict.
 const BYTES_PER_RANK: u64 = 64 * 1024;
@@ -37,7 +37,8 @@ impl Connection {
 
     /// Returns the eviction rank of this connection in the state `seen`, or `None` if it must not be evicted. The registry first evicts
     /// connections without a complete request, then those whose client does not read its answers and those whose decision hangs,
-    /// then idle ones. Within a rank, it evicts the one that holds most memory, then the one that has waited longest, then the oldest.
+    /// then idle ones. Within a rank, it evicts the one that holds most memory without progress, then the one that has waited longest,
+    /// then the oldest.
     pub(super) fn eviction_rank(&self, seen: State, now: u32) -> Option<EvictionRank> {
         let rank = match seen.phase() {
             Phase::New | Phase::Head => 2,
@@ -47,7 +48,9 @@ impl Connection {
             Phase::Body | Phase::Working if !self.is_in_use(seen, now) => 1,
             Phase::Body | Phase::Working | Phase::Answer | Phase::Leaving | Phase::Closed => return None,
         };
-        Some((rank, self.held_bytes() / BYTES_PER_RANK, self.waited(seen, now), Reverse(self.sequence)))
+        let is_stalled = self.stalled_for(now) >= STALL_TICKS;
+        let stalled_bytes = if is_stalled { self.held_bytes() } else { 0 };
+        Some((rank, stalled_bytes / BYTES_PER_RANK, self.waited(seen, now), Reverse(self.sequence)))
     }
 
     /// Whether a request is decided in time, or its client reads the answer.

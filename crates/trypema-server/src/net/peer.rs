@@ -39,6 +39,8 @@ pub(super) struct Peer {
     held_bytes: AtomicU64,
     /// The last tick in which the server could not free memory for this peer.
     pub(super) last_refusal: AtomicU32,
+    /// The number of open streams.
+    pub(super) streams: AtomicU64,
     /// Permits to decide a batch.
     pub(super) batch_permits: Semaphore,
 }
@@ -50,6 +52,7 @@ impl Peer {
             open_connections: AtomicUsize::new(0),
             held_bytes: AtomicU64::new(0),
             last_refusal: AtomicU32::new(u32::MAX),
+            streams: AtomicU64::new(0),
             batch_permits: Semaphore::new(BATCHES_PER_PEER),
         }
     }

@@ -315,8 +315,11 @@ impl ConnectionSlot {
         mut connection: Pin<&mut C>,
         mut finish: impl FnMut(Pin<&mut C>),
     ) -> Option<C::Output> {
-        if self.instruction() == Instruction::Close {
-            return None;
+        match self.instruction() {
+            Instruction::Close => return None,
+            // The notification may have been consumed before the first byte arrived.
+            Instruction::Finish => finish(connection.as_mut()),
+            Instruction::Continue => {}
         }
         loop {
             tokio::select! {

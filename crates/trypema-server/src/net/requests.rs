@@ -113,18 +113,22 @@ impl Requests {
 
     /// Everything in the connection's buffer has been written.
     pub(super) fn written(&self, now: u32) {
-        let seen = self.first.load(Ordering::Acquire);
-        if RequestState::of(seen).is_some_and(|state| state.phase == RequestPhase::BufferedPart) {
-            let next = word(RequestPhase::Streaming, now);
-            let _ = self.first.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed);
+        for place in self.places() {
+            let seen = place.load(Ordering::Acquire);
+            if RequestState::of(seen).is_some_and(|state| state.phase == RequestPhase::BufferedPart) {
+                let next = word(RequestPhase::Streaming, now);
+                let _ = place.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed);
+            }
         }
     }
 
     /// Returns the state of each request.
     pub(super) fn all(&self) -> impl Iterator<Item = RequestState> {
+        self.places().filter_map(|place| RequestState::of(place.load(Ordering::Acquire)))
+    }
+
+    fn places(&self) -> impl Iterator<Item = &AtomicU64> {
         let others = self.others.get().into_iter().flat_map(|others| others.iter());
-        std::iter::once(&self.first)
-            .chain(others)
-            .filter_map(|place| RequestState::of(place.load(Ordering::Acquire)))
+        std::iter::once(&self.first).chain(others)
     }
 }

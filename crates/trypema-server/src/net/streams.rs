@@ -2,13 +2,14 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use tokio::sync::Notify;
 
 use super::memory::Reservation;
+use super::peer::Peer;
 use super::registry::Registry;
 use super::requests::RequestPhase;
 use super::state::Phase;
@@ -17,6 +18,8 @@ use super::work::{Unread, Work};
 /// The largest number of streams: far more than there are people who watch, and few enough that one event for each of them takes
 /// milliseconds.
 const MAX_STREAMS: u64 = 1_024;
+/// The divisor of the part of all streams that one peer may have.
+const PEER_SHARE: u64 = 4;
 /// The divisor of the part of all connections that streams may have, because a stream that is read is not evicted.
 const STREAMS_SHARE: u64 = 4;
 
@@ -61,11 +64,13 @@ pub enum Delivery {
 
 /// A request whose answer is a stream. Dropping it ends the stream.
 ///
-/// The front end asks for the next part only when it can send some of it. So what is unread is bounded by one part and the buffers
-/// of the protocol.
+/// The front end asks for the next part only when the protocol takes it. So what is unread is bounded by two parts and the buffers of
+/// the protocol.
 pub struct OpenStream {
     work: Arc<Work>,
     delivery: Delivery,
+    /// The number of parts whose bytes the client has not read, of those behind a window.
+    unread_parts: Arc<AtomicUsize>,
     told_to_end: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
@@ -73,7 +78,7 @@ impl Work {
     /// Turns the request into one whose answer is a stream. Fails if there are too many streams, or the server is stopping.
     pub fn into_stream(mut self, delivery: Delivery) -> Result<OpenStream, Self> {
         let registry = Arc::clone(self.registry());
-        if !registry.begin_stream() {
+        if !registry.begin_stream(&self.connection.peer) {
             return Err(self);
         }
         if delivery == Delivery::Buffer {
@@ -81,7 +86,7 @@ impl Work {
         }
         self.begin_answer(RequestPhase::Streaming);
         let told_to_end = Box::pin(async move { registry.streams.told_to_end().await });
-        Ok(OpenStream { work: Arc::new(self), delivery, told_to_end })
+        Ok(OpenStream { work: Arc::new(self), delivery, unread_parts: Arc::default(), told_to_end })
     }
 }
 
@@ -104,8 +109,10 @@ impl OpenStream {
             }
             Delivery::Window => {
                 let reserved = self.work.try_reserve(length)?;
+                self.unread_parts.fetch_add(1, Ordering::AcqRel);
                 self.work.enter(RequestPhase::UnreadPart);
-                let held = UnreadPart { work: Arc::clone(&self.work), _reserved: reserved };
+                let (work, unread_parts) = (Arc::clone(&self.work), Arc::clone(&self.unread_parts));
+                let held = UnreadPart { work, unread_parts, _reserved: reserved };
                 Some(Bytes::from_owner(Unread { bytes, _held: held }))
             }
         }
@@ -115,29 +122,43 @@ impl OpenStream {
 impl Drop for OpenStream {
     fn drop(&mut self) {
         self.work.registry().metrics.streams.fetch_sub(1, Ordering::Relaxed);
+        self.work.connection.peer.streams.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// A part of a stream behind the stream's own window. Its request goes on until it is dropped.
 struct UnreadPart {
     work: Arc<Work>,
+    unread_parts: Arc<AtomicUsize>,
     _reserved: Reservation,
 }
 
 impl Drop for UnreadPart {
     fn drop(&mut self) {
-        self.work.enter(RequestPhase::Streaming);
+        let is_last = self.unread_parts.fetch_sub(1, Ordering::AcqRel) == 1;
+        // A client that reads makes progress, so the time for the next part begins now.
+        self.work.enter(if is_last { RequestPhase::Streaming } else { RequestPhase::UnreadPart });
     }
 }
 
 impl Registry {
-    /// Counts another stream. Returns whether there is room for it; a server that is stopping has none.
-    fn begin_stream(&self) -> bool {
+    /// Counts another stream of a peer. Returns whether there is room for it; a server that is stopping has none.
+    fn begin_stream(&self, peer: &Peer) -> bool {
         if self.streams.is_ending.load(Ordering::Acquire) {
             return false;
         }
-        let next = |open: u64| (open < self.streams.max).then_some(open + 1);
-        self.metrics.streams.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok()
+        let is_counted = |count: &AtomicU64, max: u64| {
+            let next = |open: u64| (open < max).then_some(open + 1);
+            count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok()
+        };
+        if !is_counted(&peer.streams, self.streams.max.div_ceil(PEER_SHARE)) {
+            return false;
+        }
+        let has_room = is_counted(&self.metrics.streams, self.streams.max);
+        if !has_room {
+            peer.streams.fetch_sub(1, Ordering::Relaxed);
+        }
+        has_room
     }
 }
 

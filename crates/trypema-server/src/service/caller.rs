@@ -1,7 +1,6 @@
 //! Who asks, and what they may do: callers check and reserve, readers read, admins also change.
 
 use std::net::IpAddr;
-use std::time::Duration;
 
 use crate::logins::LoginGuard;
 use crate::refusal::{Permission, Refusal};
@@ -20,14 +19,12 @@ pub(crate) struct Caller {
     permission: Permission,
     /// The owner of the caller's token, if it needed one.
     actor: Option<Actor>,
-    /// The time within which the caller wants the answer.
-    pub(crate) deadline: Option<Duration>,
 }
 
 impl Caller {
     /// Returns a trusted proxy, which may check without a token.
     pub(crate) fn proxy() -> Self {
-        Self { permission: Permission::Decide, actor: None, deadline: None }
+        Self { permission: Permission::Decide, actor: None }
     }
 
     /// Returns the name of the token's owner, for logs and the history of changes.
@@ -63,7 +60,7 @@ impl Access {
             Permission::Read | Permission::Change => false,
         };
         if is_open {
-            return Ok(Caller { permission: needed, actor: None, deadline: None });
+            return Ok(Caller { permission: needed, actor: None });
         }
         let actor = self.authenticate(peer, token.ok_or(Refusal::NoToken(needed))?)?;
         let forbidden = match (needed, actor.role) {
@@ -79,7 +76,7 @@ impl Access {
             | (Permission::Decide, TokenRole::Caller)
             | (Permission::Read, TokenRole::Reader | TokenRole::Admin)
             | (Permission::Change, TokenRole::Admin) => {
-                return Ok(Caller { permission: needed, actor: Some(actor.clone()), deadline: None });
+                return Ok(Caller { permission: needed, actor: Some(actor.clone()) });
             }
         };
         Err(Refusal::Forbidden(forbidden))

@@ -62,7 +62,7 @@ pub(crate) async fn serve<R: Responder>(responder: Arc<R>, stream: Stream) {
             }
         })
     };
-    let api = responder.api();
+    let (api, is_last) = (responder.api(), slot.instruction() == Instruction::Finish);
     let connection = pin!(
         http1::Builder::new()
             // The first is exact. The second bounds the buffer, which may hold more than the head.
@@ -73,10 +73,17 @@ pub(crate) async fn serve<R: Responder>(responder: Arc<R>, stream: Stream) {
             .half_close(true)
             // If `graceful_shutdown` came before the first read, hyper would not read at all. Disabling
             // keep-alive has it serve one request.
-            .keep_alive(slot.instruction() == Instruction::Continue)
+            .keep_alive(!is_last)
             .serve_connection(TokioIo::new(TrackedStream::new(stream)), service)
     );
-    if let Some(Err(error)) = slot.drive(connection, |connection| connection.graceful_shutdown()).await {
+    if let Some(Err(error)) = slot
+        .drive(connection, |connection| {
+            if !is_last {
+                connection.graceful_shutdown()
+            }
+        })
+        .await
+    {
         if error.is_parse() {
             api.app().metrics.connections.malformed.add_one();
         }

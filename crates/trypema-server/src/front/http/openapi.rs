@@ -1,10 +1,6 @@
 //! The OpenAPI document, made of the table of routes and of the request and response types.
 
-pub(super) mod checks;
-pub(super) mod keys;
-pub(super) mod operation;
-pub(super) mod reservations;
-pub(super) mod rules;
+pub(super) mod changes;
 
 use std::sync::LazyLock;
 
@@ -29,12 +25,12 @@ pub(super) struct Schemas {
 
 impl Schemas {
     /// Returns the schema of a type that the server reads.
-    fn of_request<T: JsonSchema>(&mut self) -> Value {
+    pub(super) fn of_request<T: JsonSchema>(&mut self) -> Value {
         json!(self.read.subschema_for::<T>())
     }
 
     /// Returns the schema of a type that the server writes.
-    fn of_response<T: JsonSchema>(&mut self) -> Value {
+    pub(super) fn of_response<T: JsonSchema>(&mut self) -> Value {
         json!(self.written.subschema_for::<T>())
     }
 
@@ -191,24 +187,24 @@ fn generator() -> SchemaSettings {
     })
 }
 
-const PROBLEM: &str = "#/components/schemas/Problem";
+pub(super) const PROBLEM: &str = "#/components/schemas/Problem";
 
 /// Describes a body. The table has its example.
-fn body(schema: &Value) -> Value {
+pub(super) fn json_body(schema: &Value) -> Value {
     json!({"required": true, "content": {"application/json": {"schema": schema}}})
 }
 
-fn in_query(name: &str, description: &str, schema: &Value) -> Value {
+pub(super) fn in_query(name: &str, description: &str, schema: &Value) -> Value {
     json!({"name": name, "in": "query", "description": description, "schema": schema})
 }
 
-fn responses(description: &str, schema: &Value, problems: &[&str]) -> Value {
+pub(super) fn responses(description: &str, schema: &Value, problems: &[&str]) -> Value {
     let answer = json!({"description": description, "content": {"application/json": {"schema": schema}}});
     let problems = problems.iter().map(|status| ((*status).to_owned(), problem_response()));
     Value::Object(std::iter::once(("200".to_owned(), answer)).chain(problems).collect())
 }
 
-fn problem_response() -> Value {
+pub(super) fn problem_response() -> Value {
     json!({"description": "The error.", "content": {"application/problem+json": {"schema": {"$ref": PROBLEM}}}})
 }
 

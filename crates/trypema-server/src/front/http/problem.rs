@@ -175,9 +175,6 @@ impl From<Refusal> for ApiError {
                 "the server closed the connection before the request was complete",
             ),
             Refusal::TooBusy => Self::unavailable("the connection has too many requests at a time; retry"),
-            Refusal::DeadlineExceeded => {
-                Self::unavailable("the deadline of the caller passed before the decision")
-            }
             Refusal::UnknownKey => Self::new(
                 StatusCode::NOT_FOUND,
                 "unknown key; use it as responses contain it, for example per-user|user=ann",

@@ -13,7 +13,7 @@ use crate::net::UNACCOUNTED_BYTES;
 const USUAL_BYTES: usize = 768;
 
 /// Returns a JSON response.
-pub(super) fn json(status: StatusCode, value: &impl Serialize) -> HttpResponse {
+pub(super) fn json_response(status: StatusCode, value: &impl Serialize) -> HttpResponse {
     let mut body = Vec::with_capacity(USUAL_BYTES);
     // Serialising text and numbers cannot fail.
     let _ = serde_json::to_writer(&mut body, value);

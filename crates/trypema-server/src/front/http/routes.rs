@@ -19,7 +19,7 @@ pub(super) use self::check::parts_at_a_time;
 pub(super) use self::operation::SharedText;
 pub(super) use self::path::Parameters;
 pub(super) use self::rules::RulesetPermits;
-use super::openapi::{self, About};
+use super::openapi::About;
 use super::problem::ApiError;
 use super::{Api, Exchange, RouteListener, RouteResult};
 use crate::metrics::RouteLabel;
@@ -89,77 +89,77 @@ macro_rules! call {
 
 #[rustfmt::skip]
 routes! {
-    Check: "POST" "/v1/check" CHECK Decide Check check, openapi::checks::check,
+    Check: "POST" "/v1/check" CHECK Decide Check check, check::describe,
         "Check a request, or an array of requests", r#"{"attributes": {"user": "ann"}, "cost": 1}"#;
-    ForwardAuth: "ANY" "/v1/forward-auth" CHECK Open ForwardAuth forward_auth, openapi::checks::forward_auth,
+    ForwardAuth: "ANY" "/v1/forward-auth" CHECK Open ForwardAuth forward_auth, forward_auth::describe,
         "Check a proxied request: nginx auth_request, Caddy forward_auth, Traefik forwardAuth", "";
-    ForwardAuthProfile: "ANY" "/v1/forward-auth/{profile..}" CHECK Open ForwardAuth forward_auth, openapi::checks::forward_auth,
+    ForwardAuthProfile: "ANY" "/v1/forward-auth/{profile..}" CHECK Open ForwardAuth forward_auth, forward_auth::describe,
         "Check a proxied request by a profile of the configuration file", "";
-    Reserve: "POST" "/v1/reserve" CHECK Decide Reserve reserve boxed, openapi::reservations::reserve,
+    Reserve: "POST" "/v1/reserve" CHECK Decide Reserve reserve boxed, reservations::describe_reserve,
         "Reserve the estimated cost of a request", r#"{"attributes": {"user": "ann"}, "costs": {"requests": 1}, "ttl": "120s"}"#;
-    Settle: "POST" "/v1/settle" CHECK Decide Settle settle boxed, openapi::reservations::settle,
+    Settle: "POST" "/v1/settle" CHECK Decide Settle settle boxed, reservations::describe_settle,
         "Settle a reservation at the real cost", r#"{"reservation": "r1.kGxpbWl0aW5nLWlzLWZ1bg", "costs": {"requests": 1}}"#;
-    Release: "POST" "/v1/release" CHECK Decide Release release boxed, openapi::reservations::release,
+    Release: "POST" "/v1/release" CHECK Decide Release release boxed, reservations::describe_release,
         "Release a reservation: give everything back", r#"{"reservation": "r1.kGxpbWl0aW5nLWlzLWZ1bg"}"#;
-    Renew: "POST" "/v1/renew" CHECK Decide Renew renew boxed, openapi::reservations::renew,
+    Renew: "POST" "/v1/renew" CHECK Decide Renew renew boxed, reservations::describe_renew,
         "Let a reservation last longer", r#"{"reservation": "r1.kGxpbWl0aW5nLWlzLWZ1bg", "ttl": "120s"}"#;
-    Health: "GET, HEAD" "/healthz" BOTH Open Operation health boxed, openapi::operation::health,
+    Health: "GET, HEAD" "/healthz" BOTH Open Operation health boxed, operation::describe_health,
         "Tell whether the process runs", "";
-    Readiness: "GET, HEAD" "/readyz" CHECK Open Operation readiness boxed, openapi::operation::readiness,
+    Readiness: "GET, HEAD" "/readyz" CHECK Open Operation readiness boxed, operation::describe_readiness,
         "Tell whether the server accepts requests", "";
-    ReadinessInDetail: "GET, HEAD" "/readyz" ADMINISTRATION Open Operation readiness_in_detail boxed, openapi::operation::readiness,
+    ReadinessInDetail: "GET, HEAD" "/readyz" ADMINISTRATION Open Operation readiness_in_detail boxed, operation::describe_readiness,
         "Tell whether the server accepts requests, and with a token why rules were rejected", "";
-    Explain: "POST" "/v1/explain" ADMINISTRATION Read Explain explain boxed, openapi::checks::explain,
+    Explain: "POST" "/v1/explain" ADMINISTRATION Read Explain explain boxed, explain::describe,
         "Explain the decision of every rule, and why others do not apply; spends nothing", r#"{"attributes": {"user": "ann"}, "cost": 1}"#;
-    ReleaseHolder: "DELETE" "/v1/keys/{key..}/reservations/{id}" ADMINISTRATION Change Keys release_holder boxed, openapi::keys::release_holder,
+    ReleaseHolder: "DELETE" "/v1/keys/{key..}/reservations/{id}" ADMINISTRATION Change Keys release_holder boxed, keys::describe_release,
         "Release one of the `holders` of a counter, at this counter alone", "";
-    ShowKey: "GET" "/v1/keys/{key..}" ADMINISTRATION Read Keys show_key boxed, openapi::keys::show,
+    ShowKey: "GET" "/v1/keys/{key..}" ADMINISTRATION Read Keys show_key boxed, keys::describe_show,
         "Show a counter and its reservations (`holders`)", "";
-    ResetKey: "DELETE" "/v1/keys/{key..}" ADMINISTRATION Change Keys reset_key boxed, openapi::keys::reset,
+    ResetKey: "DELETE" "/v1/keys/{key..}" ADMINISTRATION Change Keys reset_key boxed, keys::describe_reset,
         "Reset a counter, and forget its reservations", "";
-    RulesInForce: "GET" "/v1/rules" ADMINISTRATION Read Rules rules_in_force boxed, openapi::rules::in_force,
+    RulesInForce: "GET" "/v1/rules" ADMINISTRATION Read Rules rules_in_force boxed, rules::describe_in_force,
         "Show the rules in force on this server", "";
-    CreateRule: "POST" "/v1/rules" ADMINISTRATION Change Rules create_rule boxed, openapi::rules::create,
+    CreateRule: "POST" "/v1/rules" ADMINISTRATION Change Rules create_rule boxed, rules::one::describe_create,
         "Store a new rule", r#"{"id": "per-user", "scope": "user", "strategy": {"fixed_window": {"limit": 100, "window": "1m"}}}"#;
-    Promote: "POST" "/v1/rules/{id}/promote" ADMINISTRATION Read Rules promote boxed, openapi::rules::promote,
+    Promote: "POST" "/v1/rules/{id}/promote" ADMINISTRATION Read Rules promote boxed, rules::whole::describe_promote,
         "Promote a candidate: replace the live rule with it, or with `?dry_run=true` show the changes", "";
-    ShowRule: "GET" "/v1/rules/{id}" ADMINISTRATION Read Rules show_rule boxed, openapi::rules::show,
+    ShowRule: "GET" "/v1/rules/{id}" ADMINISTRATION Read Rules show_rule boxed, rules::one::describe_show,
         "Show a rule", "";
-    ChangeRule: "PUT" "/v1/rules/{id}" ADMINISTRATION Change Rules change_rule boxed, openapi::rules::change,
+    ChangeRule: "PUT" "/v1/rules/{id}" ADMINISTRATION Change Rules change_rule boxed, rules::one::describe_change,
         "Change a rule", r#"{"id": "per-user", "scope": "user", "strategy": {"fixed_window": {"limit": 100, "window": "1m"}}}"#;
-    SwitchRule: "PATCH" "/v1/rules/{id}" ADMINISTRATION Change Rules switch_rule boxed, openapi::rules::switch,
+    SwitchRule: "PATCH" "/v1/rules/{id}" ADMINISTRATION Change Rules switch_rule boxed, rules::one::describe_switch,
         "Enable or disable a rule", r#"{"enabled": false}"#;
-    DeleteRule: "DELETE" "/v1/rules/{id}" ADMINISTRATION Change Rules delete_rule boxed, openapi::rules::delete,
+    DeleteRule: "DELETE" "/v1/rules/{id}" ADMINISTRATION Change Rules delete_rule boxed, rules::one::describe_delete,
         "Delete a rule, and its overrides", "";
-    Candidates: "GET" "/v1/candidates" ADMINISTRATION Read Rules candidates boxed, openapi::rules::candidates,
+    Candidates: "GET" "/v1/candidates" ADMINISTRATION Read Rules candidates boxed, rules::candidates::describe_candidates,
         "Compare candidates with their live rules, on the requests that this server has seen", "";
-    Export: "GET" "/v1/ruleset" ADMINISTRATION Read Rules export boxed, openapi::rules::export,
+    Export: "GET" "/v1/ruleset" ADMINISTRATION Read Rules export boxed, rules::whole::describe_export,
         "Export the stored rules, now or after `?revision=N`, as JSON or YAML", "";
-    Apply: "PUT" "/v1/ruleset" ADMINISTRATION Read Rules apply boxed, openapi::rules::apply,
+    Apply: "PUT" "/v1/ruleset" ADMINISTRATION Read Rules apply boxed, rules::whole::describe_apply,
         "Replace the stored rules, or with `?dry_run=true` show the changes", r#"{"rules": [{"id": "per-user", "scope": "user", "strategy": {"fixed_window": {"limit": 100, "window": "1m"}}}]}"#;
-    History: "GET" "/v1/ruleset/history" ADMINISTRATION Read Rules history boxed, openapi::rules::history,
+    History: "GET" "/v1/ruleset/history" ADMINISTRATION Read Rules history boxed, rules::whole::describe_history,
         "Show who changed what, the latest first (`?about=`, `?before=`, `?limit=`)", "";
-    Revert: "POST" "/v1/ruleset/revert" ADMINISTRATION Read Rules revert boxed, openapi::rules::revert,
+    Revert: "POST" "/v1/ruleset/revert" ADMINISTRATION Read Rules revert boxed, rules::whole::describe_revert,
         "Restore the rules of a revision, or with `?dry_run=true` show the changes", r#"{"to": 17}"#;
-    Overrides: "GET" "/v1/overrides" ADMINISTRATION Read Rules show_overrides boxed, openapi::rules::overrides,
+    Overrides: "GET" "/v1/overrides" ADMINISTRATION Read Rules show_overrides boxed, rules::overrides::describe_overrides,
         "List overrides of single keys (`?rule=`)", "";
-    ShowOverride: "GET" "/v1/overrides/{key..}" ADMINISTRATION Read Rules show_override boxed, openapi::rules::show_override,
+    ShowOverride: "GET" "/v1/overrides/{key..}" ADMINISTRATION Read Rules show_override boxed, rules::overrides::describe_show_override,
         "Show the override of a key", "";
-    SetOverride: "PUT" "/v1/overrides/{key..}" ADMINISTRATION Change Rules set_override boxed, openapi::rules::set_override,
+    SetOverride: "PUT" "/v1/overrides/{key..}" ADMINISTRATION Change Rules set_override boxed, rules::overrides::describe_set_override,
         "Set the override of a key: another limit, an exemption or a block", r#"{"verdict": "block"}"#;
-    RemoveOverride: "DELETE" "/v1/overrides/{key..}" ADMINISTRATION Change Rules remove_override boxed, openapi::rules::remove_override,
+    RemoveOverride: "DELETE" "/v1/overrides/{key..}" ADMINISTRATION Change Rules remove_override boxed, rules::overrides::describe_remove_override,
         "Remove the override of a key", "";
-    Lists: "GET" "/v1/lists" ADMINISTRATION Read Rules show_lists boxed, openapi::rules::lists,
+    Lists: "GET" "/v1/lists" ADMINISTRATION Read Rules show_lists boxed, rules::lists::describe_lists,
         "List values that pass every rule (`allow`), or none (`block`)", "";
-    AddToList: "PUT" "/v1/lists/{list}/{attribute}/{value..}" ADMINISTRATION Change Rules add_to_list boxed, openapi::rules::edit_list,
+    AddToList: "PUT" "/v1/lists/{list}/{attribute}/{value..}" ADMINISTRATION Change Rules add_to_list boxed, rules::lists::describe_edit_list,
         "Add a value to a list", "";
-    RemoveFromList: "DELETE" "/v1/lists/{list}/{attribute}/{value..}" ADMINISTRATION Change Rules remove_from_list boxed, openapi::rules::edit_list,
+    RemoveFromList: "DELETE" "/v1/lists/{list}/{attribute}/{value..}" ADMINISTRATION Change Rules remove_from_list boxed, rules::lists::describe_edit_list,
         "Remove a value from a list", "";
-    Metrics: "GET, HEAD" "/metrics" ADMINISTRATION Open Operation metrics boxed, openapi::operation::metrics,
+    Metrics: "GET, HEAD" "/metrics" ADMINISTRATION Open Operation metrics boxed, operation::describe_metrics,
         "Write metrics for Prometheus", "";
-    Description: "GET, HEAD" "/openapi.json" ADMINISTRATION Open Operation description boxed, openapi::operation::description,
+    Description: "GET, HEAD" "/openapi.json" ADMINISTRATION Open Operation description boxed, operation::describe_description,
         "Describe all of this for programs (OpenAPI 3.1)", "";
-    ListRoutes: "GET, HEAD" "/" ADMINISTRATION Open Operation list_routes boxed, openapi::operation::list_routes,
+    ListRoutes: "GET, HEAD" "/" ADMINISTRATION Open Operation list_routes boxed, operation::describe_list_routes,
         "List the routes", "";
 }
 

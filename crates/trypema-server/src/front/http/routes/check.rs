@@ -12,9 +12,10 @@ use trypema::rules::Verdict;
 use crate::attributes::OwnedRequest;
 use crate::deny_status::DenyStatus;
 use crate::front::http::accounting::{Accounting, with_accounting};
+use crate::front::http::openapi::{PROBLEM, Schemas, in_query, json_body, responses};
 use crate::front::http::problem::ApiError;
 use crate::front::http::query::ReportOptions;
-use crate::front::http::response::{json, json_bytes};
+use crate::front::http::response::{json_bytes, json_response};
 use crate::front::http::{Api, Exchange, HttpResponse, RouteResult};
 use crate::mode::Mode;
 use crate::net::Work;
@@ -22,6 +23,7 @@ use crate::service::json::{self as requests, CheckRequest};
 use crate::service::report::CheckResponse;
 use crate::service::{Caller, Check};
 use crate::settings::Provider;
+use serde_json::{Value, json};
 
 /// The number of requests of a batch that are sent to Redis at a time: enough for one round trip to serve
 /// many, few enough that the last ones meet the Redis deadline.
@@ -139,7 +141,7 @@ pub(super) fn decision_response(
     if let (Some(status), false) = (options.deny_status.or(store_failure_status), verdict.is_allowed()) {
         return denial_response(verdict, status, options.headers);
     }
-    let mut response = json(StatusCode::OK, body);
+    let mut response = json_response(StatusCode::OK, body);
     options.headers.write(Policy::of_verdict(verdict), response.headers_mut());
     response
 }
@@ -156,4 +158,31 @@ pub(super) fn denial_response(verdict: &Verdict, status: DenyStatus, headers: He
     let mut response = ApiError::Library(Box::new(problem)).into_response();
     headers.write(Policy::of_verdict(verdict), response.headers_mut());
     response
+}
+
+pub(super) fn describe(schemas: &mut Schemas) -> Value {
+    let (request, answer) =
+        (schemas.of_request::<CheckRequest>(), schemas.of_response::<CheckResponse<'_>>());
+    let failed = json!({"type": "object", "required": ["error"], "properties": {"error": {"$ref": PROBLEM}}});
+    let one_or_many = json!({"oneOf": [request, {"type": "array", "items": request}]});
+    let answers = json!({"oneOf": [answer, {"type": "array", "items": {"anyOf": [answer, failed]}}]});
+    json!({
+        "description": "One request or an array. An array is decided in order; with Redis, in groups whose members may overtake each other. Needs a caller token if the server has one.",
+        "parameters": report_options(),
+        "requestBody": json_body(&one_or_many),
+        "responses": responses("The decision for each request.", &answers, &["4XX", "5XX"]),
+    })
+}
+
+pub(super) fn report_options() -> Value {
+    let status = json!({"type": "integer", "minimum": 400, "maximum": 499, "not": {"enum": [407, 408, 421, 425, 426]}});
+    let headers = json!({"type": "string", "enum": ["standard", "x-ratelimit", "none"]});
+    json!([
+        in_query(
+            "deny_status",
+            "The status of a denial. Without it, a denial is a 200 with the decision in the body.",
+            &status
+        ),
+        in_query("headers", "The headers that report the remaining units.", &headers),
+    ])
 }

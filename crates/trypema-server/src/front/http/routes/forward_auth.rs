@@ -13,11 +13,13 @@ use super::check::denial_response;
 use crate::attributes::{Fields, OwnedRequest, OwnedSet};
 use crate::forward_auth::{DEFAULT, Profile, is_profile_name};
 use crate::front::http::accounting::{Accounting, with_accounting};
+use crate::front::http::openapi::{Schemas, problem_response};
 use crate::front::http::problem::{ApiError, FRAGMENT};
 use crate::front::http::{Api, Exchange, HttpResponse, RouteResult};
 use crate::mode::Mode;
 use crate::refusal::Refusal;
 use crate::service::{Caller, Check};
+use serde_json::{Value, json};
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
@@ -124,4 +126,18 @@ impl Profile {
         let header = Some((REFUSED, HeaderValue::from_static(reason)));
         ApiError::Request { status: self.refusal_status(), detail, header }
     }
+}
+
+pub(super) fn describe(_: &mut Schemas) -> Value {
+    let header = |name: &str, is_required: bool, example: &str| json!({"name": name, "in": "header", "required": is_required, "schema": {"type": "string"}, "example": example});
+    json!({
+        "description": "X-Forwarded-Uri, -Method, -Host and -For describe the request, unless the profile names other headers. Without a profile in the path it is `default`. Anything else in the path, and any query, is a 400: it may be the client's. A path with dot segments or with too many readings is a 400, or the deny_status of profiles for which it is 401 or 403; the header Trypema-Refused says why.",
+        "parameters": [
+            header("X-Forwarded-Uri", true, "/search?q=x"),
+            header("X-Forwarded-For", true, "203.0.113.9"),
+            header("X-Forwarded-Method", false, "GET"),
+            header("X-Forwarded-Host", false, "example.com"),
+        ],
+        "responses": {"200": {"description": "The request may proceed."}, "4XX": problem_response(), "5XX": problem_response()},
+    })
 }

@@ -1,13 +1,13 @@
 //! Routes that show the rules in force and change the stored ones.
 
-mod candidates;
+pub(super) mod candidates;
 mod item;
-mod lists;
-mod one;
-mod overrides;
+pub(super) mod lists;
+pub(super) mod one;
+pub(super) mod overrides;
 mod permits;
 mod precondition;
-mod whole;
+pub(super) mod whole;
 
 use http::StatusCode;
 use http::header::{ETAG, HeaderValue};
@@ -16,19 +16,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use trypema::rules::{Rule, Rules};
 
-pub(in crate::front::http) use candidates::CandidatesResponse;
-pub(in crate::front::http) use item::ItemResponse;
-pub(in crate::front::http) use lists::ListsResponse;
-pub(in crate::front::http) use one::EnabledChange;
-pub(in crate::front::http) use overrides::{OverrideChange, OverridesResponse};
 pub(in crate::front::http) use permits::RulesetPermits;
-pub(in crate::front::http) use whole::{HistoryResponse, RevertRequest};
 
 use crate::background_worker::Worker;
 use crate::front::http::accounting::{Accounting, with_accounting};
 use crate::front::http::body::Body;
+use crate::front::http::openapi::{Schemas, responses};
 use crate::front::http::problem::ApiError;
-use crate::front::http::response::json;
+use crate::front::http::response::json_response;
 use crate::front::http::{Api, Exchange, HttpResponse, RouteResult};
 use crate::net::Work;
 use crate::rules::change::StoredChange;
@@ -37,6 +32,7 @@ use crate::rules::database::{
 };
 use crate::rules::store::RuleStore;
 use crate::service::json::read_document;
+use serde_json::{Value, json};
 
 /// The most changes of an edit that the log names.
 const MAX_NAMED: usize = 10;
@@ -69,7 +65,7 @@ impl Api {
         let revision = self.app().rule_store().map(|rule_store| rule_store.in_force().version.revision);
         let response = move || {
             let (units, rules) = (rules.units().skip(1).collect(), rules.rules().collect());
-            json(StatusCode::OK, &RulesResponse { revision, units, rules })
+            json_response(StatusCode::OK, &RulesResponse { revision, units, rules })
         };
         Ok(self.app().workers().run(Worker::Reads, response).await?)
     }
@@ -158,7 +154,7 @@ impl Api {
         status: StatusCode,
         value: impl Serialize + Send + 'static,
     ) -> RouteResult {
-        Ok(self.app().workers().run(worker, move || json(status, &value)).await?)
+        Ok(self.app().workers().run(worker, move || json_response(status, &value)).await?)
     }
 }
 
@@ -208,4 +204,8 @@ impl From<EditError> for ApiError {
             }
         }
     }
+}
+
+pub(super) fn describe_in_force(schemas: &mut Schemas) -> Value {
+    json!({"responses": responses("The rules.", &schemas.of_response::<RulesResponse<'_>>(), &["401", "403"])})
 }

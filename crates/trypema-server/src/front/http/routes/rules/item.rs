@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::with_etag;
 use crate::front::http::HttpResponse;
-use crate::front::http::response::json;
+use crate::front::http::response::json_response;
 
 /// One stored item.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -20,7 +20,7 @@ pub(in crate::front::http) struct ItemResponse<'a, T> {
 
 impl<T: Serialize> ItemResponse<'_, T> {
     pub(super) fn into_response(self) -> HttpResponse {
-        let response = json(StatusCode::OK, &self);
+        let response = json_response(StatusCode::OK, &self);
         match self.revision {
             Some(revision) => with_etag(response, revision),
             None => response,

@@ -7,11 +7,14 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use trypema::rules::Rules;
 
+use super::EditResponse;
+use crate::front::http::openapi::{Schemas, responses};
 use crate::front::http::problem::ApiError;
-use crate::front::http::response::json;
+use crate::front::http::response::json_response;
 use crate::front::http::{Api, Exchange, RouteResult};
 use crate::rules::change::{ListName, canonical_value};
 use crate::rules::database::{EditScope, ProposedRules};
+use serde_json::{Value, json};
 
 /// The stored lists: values by attribute.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -31,7 +34,7 @@ impl Api {
     pub(in super::super) async fn show_lists(&self, exchange: Exchange<'_>) -> RouteResult {
         let response = self.respond_from_stored(exchange.work, |stored| {
             let Rules { allow, block, .. } = &stored.rules;
-            Ok(json(StatusCode::OK, &ListsResponse { allow, block }))
+            Ok(json_response(StatusCode::OK, &ListsResponse { allow, block }))
         });
         response.await
     }
@@ -74,4 +77,13 @@ impl Api {
         });
         self.edit_response(StatusCode::OK, changed.await?).await
     }
+}
+
+pub(in crate::front::http::routes) fn describe_lists(schemas: &mut Schemas) -> Value {
+    json!({"responses": responses("The lists.", &schemas.of_response::<ListsResponse<'_>>(), &["401", "403", "404", "503"])})
+}
+
+pub(in crate::front::http::routes) fn describe_edit_list(schemas: &mut Schemas) -> Value {
+    let edit = schemas.of_response::<EditResponse>();
+    json!({"responses": responses("The changes.", &edit, &["400", "401", "403", "404", "422", "503"])})
 }

@@ -7,10 +7,13 @@ use trypema::rules::Rule;
 
 use super::item::ItemResponse;
 use super::precondition::Precondition;
+use crate::front::http::openapi::changes::{edited, if_match};
+use crate::front::http::openapi::{Schemas, json_body, responses};
 use crate::front::http::problem::ApiError;
 use crate::front::http::{Api, Exchange, RouteResult};
 use crate::rules::change::ItemName;
 use crate::rules::database::{EditScope, ProposedRules, StoredRules};
+use serde_json::{Value, json};
 
 /// Enables or disables a rule.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -121,4 +124,33 @@ fn rules_to_edit(
 
 pub(super) fn no_rule(id: &str) -> ApiError {
     ApiError::new(StatusCode::NOT_FOUND, format!("there is no rule {id:?}"))
+}
+
+pub(in crate::front::http::routes) fn describe_create(schemas: &mut Schemas) -> Value {
+    let mut responses = edited(schemas, &["413"]);
+    if let Some(responses) = responses.as_object_mut()
+        && let Some(done) = responses.remove("200")
+    {
+        responses.insert("201".to_owned(), done);
+    }
+    json!({"requestBody": json_body(&schemas.of_request::<Rule>()), "responses": responses})
+}
+
+pub(in crate::front::http::routes) fn describe_show(schemas: &mut Schemas) -> Value {
+    let rule = schemas.of_response::<ItemResponse<'_, Rule>>();
+    json!({"responses": responses("The rule.", &rule, &["401", "403", "404", "422", "503"])})
+}
+
+pub(in crate::front::http::routes) fn describe_change(schemas: &mut Schemas) -> Value {
+    let body = json_body(&schemas.of_request::<Rule>());
+    json!({"parameters": [if_match()], "requestBody": body, "responses": edited(schemas, &["413", "428"])})
+}
+
+pub(in crate::front::http::routes) fn describe_switch(schemas: &mut Schemas) -> Value {
+    let body = json_body(&schemas.of_request::<EnabledChange>());
+    json!({"parameters": [if_match()], "requestBody": body, "responses": edited(schemas, &["413", "428"])})
+}
+
+pub(in crate::front::http::routes) fn describe_delete(schemas: &mut Schemas) -> Value {
+    json!({"parameters": [if_match()], "responses": edited(schemas, &["428"])})
 }

@@ -9,12 +9,15 @@ use trypema::rules::{KeyValues, KeyVerdict, Numbers, Override, Rule, RuleSet, Ru
 
 use super::item::ItemResponse;
 use super::precondition::Precondition;
+use crate::front::http::openapi::changes::edited;
+use crate::front::http::openapi::{Schemas, in_query, json_body, responses};
 use crate::front::http::problem::ApiError;
 use crate::front::http::query::pairs;
-use crate::front::http::response::json;
+use crate::front::http::response::json_response;
 use crate::front::http::{Api, Exchange, RouteResult};
 use crate::rules::change::ItemName;
 use crate::rules::database::{EditScope, InvalidStoredRules, ProposedRules, StoredRules};
+use serde_json::{Value, json};
 
 /// The override of a key: other numbers for its rule's strategy, or a verdict.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -50,7 +53,7 @@ impl Api {
             let is_wanted =
                 |stored_override: &&Override| rule.as_ref().is_none_or(|rule| stored_override.rule == *rule);
             let overrides = stored.rules.overrides.iter().filter(is_wanted).collect();
-            Ok(json(StatusCode::OK, &OverridesResponse { overrides }))
+            Ok(json_response(StatusCode::OK, &OverridesResponse { overrides }))
         });
         response.await
     }
@@ -163,4 +166,26 @@ fn no_key() -> ApiError {
 
 fn no_override() -> ApiError {
     ApiError::new(StatusCode::NOT_FOUND, "this key has no override")
+}
+
+pub(in crate::front::http::routes) fn describe_overrides(schemas: &mut Schemas) -> Value {
+    let overrides = schemas.of_response::<OverridesResponse<'_>>();
+    json!({
+        "parameters": [in_query("rule", "Only overrides of this rule.", &json!({"type": "string"}))],
+        "responses": responses("The overrides.", &overrides, &["400", "401", "403", "404", "503"]),
+    })
+}
+
+pub(in crate::front::http::routes) fn describe_show_override(schemas: &mut Schemas) -> Value {
+    let item = schemas.of_response::<ItemResponse<'_, Override>>();
+    json!({"responses": responses("The override.", &item, &["400", "401", "403", "404", "503"])})
+}
+
+pub(in crate::front::http::routes) fn describe_set_override(schemas: &mut Schemas) -> Value {
+    let body = json_body(&schemas.of_request::<OverrideChange>());
+    json!({"requestBody": body, "responses": edited(schemas, &["413"])})
+}
+
+pub(in crate::front::http::routes) fn describe_remove_override(schemas: &mut Schemas) -> Value {
+    json!({"responses": edited(schemas, &[])})
 }

@@ -12,9 +12,11 @@ use super::{EditResponse, with_etag};
 use crate::background_worker::Worker;
 use crate::config::MAX_RULESET_BYTES;
 use crate::front::http::accounting::{Accounting, with_accounting};
+use crate::front::http::openapi::changes::{dry_run, edited, edited_whole, if_match_unless_dry_run};
+use crate::front::http::openapi::{Schemas, in_query, responses};
 use crate::front::http::problem::ApiError;
 use crate::front::http::query::pairs;
-use crate::front::http::response::{json, json_bytes};
+use crate::front::http::response::{json_bytes, json_response};
 use crate::front::http::{Api, Exchange, RouteResult};
 use crate::rules::change::Item;
 use crate::rules::database::{
@@ -22,6 +24,7 @@ use crate::rules::database::{
 };
 use crate::service::Caller;
 use crate::service::json::read;
+use serde_json::{Value, json};
 
 /// The default number of history entries in one response.
 const PAGE: u32 = 100;
@@ -77,7 +80,7 @@ impl Api {
         let is_yaml = accept.is_some_and(|accept| accept.contains("yaml"));
         let write = move |stored: &StoredRules| {
             let rules = sorted(stored.valid_rules()?);
-            let response = if is_yaml { yaml(&rules)? } else { json(StatusCode::OK, &rules) };
+            let response = if is_yaml { yaml(&rules)? } else { json_response(StatusCode::OK, &rules) };
             Ok(with_etag(response, stored.version.revision))
         };
         let Some(revision) = revision_of(exchange.query())? else {
@@ -282,4 +285,42 @@ impl From<NoSuchRevision> for ApiError {
             }
         }
     }
+}
+
+pub(in crate::front::http::routes) fn describe_promote(schemas: &mut Schemas) -> Value {
+    json!({"parameters": [if_match_unless_dry_run(), dry_run()], "responses": edited(schemas, &["428"])})
+}
+
+pub(in crate::front::http::routes) fn describe_export(schemas: &mut Schemas) -> Value {
+    let rules = schemas.of_response::<Rules>();
+    let mut responses = responses("The rules.", &rules, &["400", "401", "403", "404", "422", "503"]);
+    responses["200"]["content"]["application/yaml"] = json!({"schema": {"type": "string"}});
+    let revision = json!({"type": "integer", "minimum": 0});
+    json!({
+        "description": "As YAML if Accept asks for it.",
+        "parameters": [in_query("revision", "Export this revision instead of the current one.", &revision)],
+        "responses": responses,
+    })
+}
+
+pub(in crate::front::http::routes) fn describe_apply(schemas: &mut Schemas) -> Value {
+    edited_whole(schemas, Schemas::of_request::<Rules>)
+}
+
+pub(in crate::front::http::routes) fn describe_revert(schemas: &mut Schemas) -> Value {
+    edited_whole(schemas, Schemas::of_request::<RevertRequest>)
+}
+
+pub(in crate::front::http::routes) fn describe_history(schemas: &mut Schemas) -> Value {
+    let number = |minimum: u64| json!({"type": "integer", "minimum": minimum});
+    let mut limit = number(1);
+    limit["maximum"] = json!(1000);
+    json!({
+        "parameters": [
+            in_query("about", "Only changes of this rule or unit, or of the list `allow` or `block`.", &json!({"type": "string"})),
+            in_query("before", "Only entries before this id.", &number(0)),
+            in_query("limit", "The maximum number of entries.", &limit),
+        ],
+        "responses": responses("The changes.", &schemas.of_response::<HistoryResponse>(), &["400", "401", "403", "404", "503"]),
+    })
 }
