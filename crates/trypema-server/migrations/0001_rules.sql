@@ -1,7 +1,8 @@
 -- Rules, what was changed of them, and the revision that moves with every change. PostgreSQL 14 or later.
 --
--- Documented columns have constraints, which refuse only what the compiler refuses. All other fields of rules are in `extra`,
--- which the compiler alone validates: `trypema rules check --database` runs it before a COMMIT. Triggers keep the history, move the
+-- Documented columns have constraints, and triggers compare the rules of candidates and overrides: both refuse only what the
+-- compiler refuses. All other fields of rules are in `extra`, which the compiler alone validates: `trypema rules check --database`
+-- runs it before a COMMIT. Triggers keep the history, move the
 -- revision and tell the servers, for changes by hand, too.
 
 DO $$
@@ -12,7 +13,7 @@ BEGIN
 END
 $$;
 
--- Functions find their tables in this schema, whoever calls them.
+-- Functions find their tables in this schema, also if their caller has another search_path.
 SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', true);
 
 -- Texts ------------------------------------------------------------------------------------------------------------------
@@ -426,7 +427,7 @@ BEGIN
 END
 $$;
 
--- Before anything is written: everybody locks in the same order, first this and then rows, so that nobody waits for each other for ever.
+-- Before anything is written: transactions lock this row first and then others, so that no two wait for each other.
 CREATE FUNCTION trypema_lock() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
     PERFORM FROM rate_limit_state FOR UPDATE;
@@ -440,7 +441,8 @@ DECLARE
     stamps text[] := '{created_at,updated_at,revision}';
 BEGIN
     IF TG_OP = 'UPDATE' THEN
-        IF to_jsonb(NEW) - stamps = to_jsonb(OLD) - stamps THEN
+        -- As text: 28.0 equals 28 in jsonb, but the compiler refuses the first.
+        IF (to_jsonb(NEW) - stamps)::text = (to_jsonb(OLD) - stamps)::text THEN
             RETURN OLD;
         END IF;
     END IF;

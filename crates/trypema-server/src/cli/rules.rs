@@ -32,7 +32,7 @@ pub(super) enum Rules {
     Schema,
     /// Create the tables for rules in PostgreSQL, or adopt an existing table `rate_limit_rules` with its rows
     Migrate(DatabaseArguments),
-    /// Validate the rules in PostgreSQL: exit code 0 if servers can put them in force, 1 otherwise. Problems are reported
+    /// Validate the rules in PostgreSQL: exit code 0 if servers can put them in force, 1 if not. Problems are reported
     /// with rule and column
     Check(Check),
     /// Replace the stored rules with those of a file: shows what changes, then applies it

@@ -200,6 +200,7 @@ impl RuleWatcher {
         let cached = match cache.load().await {
             Ok(Some(cached)) => cached,
             Err(error @ CacheError::NewerFormat(_)) => return self.warn_of_newer_format(&error),
+            Err(error @ CacheError::Unreadable(_)) => return self.warn_of_newer_format(&error),
             Ok(None) | Err(_) => return,
         };
         let known = self.rule_store.in_force().version;

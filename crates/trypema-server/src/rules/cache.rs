@@ -246,7 +246,8 @@ impl Header {
         let revision = text(revision).parse().unwrap_or(0);
         Some(Self {
             version: Version { set_id: text(set_id), revision, change_id: text(change_id) },
-            newer_format: Some(text(format)).filter(|format| format.parse() != Ok(FORMAT)),
+            newer_format: Some(text(format))
+                .filter(|format| !format.parse::<u64>().is_ok_and(|format| format <= FORMAT)),
         })
     }
 

@@ -303,11 +303,11 @@ async fn warn_of_unusable(database: &Database) {
         Ok(unusable) => {
             for rule in unusable {
                 tracing::warn!(
-                    "rules: adopted row {rule} is invalid and not in force; see the view rate_limit_unusable_rules"
+                    "rules: adopted row {rule} is invalid and not in force; see the table rate_limit_unusable_rules"
                 );
             }
         }
-        Err(error) => tracing::debug!("rules: cannot read the view rate_limit_unusable_rules ({error})"),
+        Err(error) => tracing::debug!("rules: cannot read the table rate_limit_unusable_rules ({error})"),
     }
 }
 

@@ -47,6 +47,11 @@ impl Check {
                     .map(|_| text)
                     .map_err(|error| format!("standard input: {error}"))
             }
+            // Not repeated, because it contains a password.
+            Some(file) if file.to_string_lossy().contains("://") => {
+                Err("the argument is a file, or - for standard input; give the address with --database-url"
+                    .to_owned())
+            }
             Some(file) => {
                 std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))
             }

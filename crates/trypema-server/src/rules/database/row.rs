@@ -168,12 +168,23 @@ pub(super) fn override_fields(body: &str) -> Result<Map<String, Value>, String> 
     for (field, column) in OVERRIDE_COLUMNS {
         fields.extend(row.value(column)?.map(|value| (field.to_owned(), value)));
     }
-    fields.extend(row.strategy(row.extra()?)?);
+    let numbers = row.extra()?;
+    if let (Some(_), Some(name)) = (fields.get("verdict"), numbers.keys().next()) {
+        return Err(format!("extra.{name}: a verdict has no numbers"));
+    }
+    fields.extend(row.strategy(numbers)?);
     Ok(fields)
 }
 
 /// The columns of a row. Those that a rule does not have are never parsed: they may be anything.
 struct Row<'a>(BTreeMap<String, &'a RawValue>);
+
+/// Returns a whole number without decimals. A column of an adopted table may be `numeric(12,2)`, where 100 is `100.00`.
+fn without_scale(value: Value) -> Value {
+    let text = value.as_number().map(ToString::to_string).unwrap_or_default();
+    let whole = text.split_once('.').filter(|(_, decimals)| decimals.bytes().all(|digit| digit == b'0'));
+    whole.and_then(|(whole, _)| whole.parse::<i64>().ok()).map_or(value, Value::from)
+}
 
 impl<'a> Row<'a> {
     fn parse(body: &'a str) -> Result<Self, String> {
@@ -184,7 +195,7 @@ impl<'a> Row<'a> {
     fn value(&self, column: &str) -> Result<Option<Value>, String> {
         let value = self.0.get(column).map(|value| serde_json::from_str(value.get()));
         let value = value.transpose().map_err(|error| format!("{column}: {error}"))?;
-        Ok(value.filter(|value: &Value| !value.is_null()))
+        Ok(value.filter(|value: &Value| !value.is_null()).map(without_scale))
     }
 
     fn extra(&self) -> Result<Map<String, Value>, String> {

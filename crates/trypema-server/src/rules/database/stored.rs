@@ -70,7 +70,11 @@ impl fmt::Display for BadRow {
             ItemKind::List => "list",
             ItemKind::Unit => "unit",
         };
-        write!(f, "{kind} {:?}: {}", self.name, self.reason)
+        let key = &raw(&self.body)["key"];
+        match self.kind {
+            ItemKind::Override => write!(f, "{kind} {:?} for {key}: {}", self.name, self.reason),
+            _ => write!(f, "{kind} {:?}: {}", self.name, self.reason),
+        }
     }
 }
 
