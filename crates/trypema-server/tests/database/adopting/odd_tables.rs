@@ -71,3 +71,17 @@ fn nulls_get_their_defaults_and_are_told() {
     let rule = done(&service, "GET", "/v1/rules/00000000-0000-0000-0000-000000000002", &Value::Null);
     assert_eq!((rule["action"].as_str(), rule["priority"].as_i64()), (Some("reject"), Some(100)), "{rule}");
 }
+
+#[test]
+fn numbers_with_decimals_that_are_zero_are_whole() {
+    let database = database(
+        "
+        CREATE TABLE rate_limit_rules (
+            id text PRIMARY KEY, name text, key_pattern text, scope text, algorithm text, limit_count numeric(12,2),
+            window_seconds numeric(12,2)
+        );
+        INSERT INTO rate_limit_rules VALUES ('a', 'a', 'user:{user}', 'user', 'fixed_window', 100, 60);",
+    );
+    assert!(adopt(&database).contains("(rules: 1)\n"));
+    assert_eq!(in_force(&serve(&database)), ["a"]);
+}

@@ -136,6 +136,9 @@ fn what_cannot_be_checked_is_told() {
     assert!(nobody.err.contains("--database-url"), "{nobody:?}");
     let bare = ran(&["rules", "check"]);
     assert!(bare.code == Some(2) && bare.err.contains("--database"), "{bare:?}");
+    let address = ran(&["rules", "check", "--database", "postgres://u:s3cret@localhost/db"]);
+    assert!(address.code == Some(1) && address.err.contains("--database-url"), "{address:?}");
+    assert!(!address.err.contains("s3cret"), "{address:?}");
     let session = Session::start();
     let drawn = file(&session.service, "drawn", " trypema_rules\n---------------\n {\"version\"\n");
     let drawn = ran(&["rules", "check", "--database", drawn.to_str().unwrap()]);

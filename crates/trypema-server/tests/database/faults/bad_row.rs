@@ -166,3 +166,31 @@ fn a_bad_row_can_be_repaired_through_the_service() {
         wait_until_current(&service);
     }
 }
+
+#[test]
+fn an_override_that_cannot_be_read_is_named_by_its_key_and_numbers_are_repaired() {
+    let scene = Scene::start();
+    let service = scene.service(&["--rules-poll", "1s", "--admin-token", "secret-of-the-test"]);
+    assert_eq!(asked(&service, "POST", "/v1/rules", &rule().to_string()).status, 201);
+    let by_hand = |statement: &str, is_refused: bool| {
+        scene.database.sql(statement).unwrap();
+        wait_until_ready(&service, "rules_refused", &json!(is_refused));
+    };
+    by_hand(
+        r#"INSERT INTO rate_limit_overrides (rule_id, key, verdict, extra)
+           VALUES ('per-user', '{"user": "ann"}', 'block', '{"hold": "5m"}')"#,
+        true,
+    );
+    let reason = asked(&service, "GET", "/readyz", "").json()["refused_rules"].as_str().unwrap().to_owned();
+    let expected = r#"override of rule "per-user" for {"user":"ann"}: extra.hold: a verdict has no numbers"#;
+    assert!(reason.contains(expected), "{reason}");
+    by_hand("UPDATE rate_limit_overrides SET extra = '{}'", false);
+    // In jsonb, 28.0 equals 28.
+    let starts = |day: &str| {
+        format!(
+            r#"UPDATE rate_limit_rules SET window_seconds = NULL, extra = '{{"per": "month", "starts": {day}}}'"#
+        )
+    };
+    by_hand(&starts("28.0"), true);
+    by_hand(&starts("28"), false);
+}
