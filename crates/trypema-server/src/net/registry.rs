@@ -42,7 +42,7 @@ pub struct Registry {
     /// The number of connections that one peer may open. It does not apply to trusted proxies, which forward the requests of many
     /// clients.
     max_per_peer: usize,
-    trusted_proxies: TrustedProxies,
+    pub(super) trusted_proxies: TrustedProxies,
     /// The budget for request bodies and unread responses of all connections, in bytes.
     pub(super) max_buffered_bytes: u64,
     pub(super) memory_log: LogThrottle,

@@ -8,8 +8,8 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use tokio::sync::Notify;
 
+use super::connection::Connection;
 use super::memory::Reservation;
-use super::peer::Peer;
 use super::registry::Registry;
 use super::requests::RequestPhase;
 use super::state::Phase;
@@ -18,7 +18,7 @@ use super::work::{Unread, Work};
 /// The largest number of streams: far more than there are people who watch, and few enough that one event for each of them takes
 /// milliseconds.
 const MAX_STREAMS: u64 = 1_024;
-/// The divisor of the part of all streams that one peer may have.
+/// The divisor of the part of all streams that one peer may have, unless it is a trusted proxy, which forwards those of many clients.
 const PEER_SHARE: u64 = 4;
 /// The divisor of the part of all connections that streams may have, because a stream that is read is not evicted.
 const STREAMS_SHARE: u64 = 4;
@@ -78,7 +78,7 @@ impl Work {
     /// Turns the request into one whose answer is a stream. Fails if there are too many streams, or the server is stopping.
     pub fn into_stream(mut self, delivery: Delivery) -> Result<OpenStream, Self> {
         let registry = Arc::clone(self.registry());
-        if !registry.begin_stream(&self.connection.peer) {
+        if !registry.begin_stream(&self.connection) {
             return Err(self);
         }
         if delivery == Delivery::Buffer {
@@ -142,8 +142,8 @@ impl Drop for UnreadPart {
 }
 
 impl Registry {
-    /// Counts another stream of a peer. Returns whether there is room for it; a server that is stopping has none.
-    fn begin_stream(&self, peer: &Peer) -> bool {
+    /// Counts another stream of a connection. Returns whether there is room for it; a server that is stopping has none.
+    fn begin_stream(&self, connection: &Connection) -> bool {
         if self.streams.is_ending.load(Ordering::Acquire) {
             return false;
         }
@@ -151,7 +151,12 @@ impl Registry {
             let next = |open: u64| (open < max).then_some(open + 1);
             count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok()
         };
-        if !is_counted(&peer.streams, self.streams.max.div_ceil(PEER_SHARE)) {
+        let peer = &connection.peer;
+        let of_peer = match self.trusted_proxies.trusts(connection.peer_address.ip()) {
+            true => u64::MAX,
+            false => self.streams.max.div_ceil(PEER_SHARE),
+        };
+        if !is_counted(&peer.streams, of_peer) {
             return false;
         }
         let has_room = is_counted(&self.metrics.streams, self.streams.max);

@@ -89,7 +89,7 @@ async fn hanging<C: Client>() {
     server.wait("all decisions to begin", || decisions.running() == 4);
     let refused = TcpStream::connect(C::address(&server)).await.unwrap();
     is_closed(refused).await;
-    server.advance(std::time::Duration::from_secs(31)).await;
+    server.advance(std::time::Duration::from_secs(61)).await;
     let mut good = C::connect(&server).await;
     let answer = good.send("y").await;
     server.wait("the new client's decision", || decisions.running() == 5);

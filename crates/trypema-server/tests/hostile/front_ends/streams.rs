@@ -122,6 +122,16 @@ async fn a_stream_that_nobody_reads_ends_at_the_request_timeout() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn one_peer_has_a_quarter_of_the_streams() {
+    let settings = "max_connections: 20\ntrusted_proxies: [192.0.2.1]\n";
+    let server = Running::start(&Decisions::open(), settings).await;
+    let mut client = Http2Client::connect(&server).await;
+    let _streams = [client.stream().await, client.stream().await];
+    let (response, _) = client.begin("/stream", "", true).await.unwrap();
+    assert_eq!(response.await.unwrap_err().reason(), Some(h2::Reason::REFUSED_STREAM));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn streams_leave_connections_for_others() {
     let server = Running::start(&Decisions::open(), "max_connections: 20\n").await;
     let mut client = Http2Client::connect(&server).await;
