@@ -7,6 +7,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::harness::Service;
+#[cfg(feature = "unstable-testkit")]
+use crate::in_process::InProcess;
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const CHECK: &str = r#"{"attributes":{"user":"ann"}}"#;
@@ -76,4 +78,29 @@ fn without_its_collector_nothing_waits_and_what_is_dropped_is_counted() {
     })
     .unwrap();
     assert!(service.stop().success());
+}
+
+/// Another front end has the same spans.
+#[cfg(feature = "unstable-testkit")]
+#[test]
+fn the_line_protocol_has_the_spans_of_http() {
+    let span = |is_by_lines: bool| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = format!("otlp_endpoint: http://{}\n", listener.local_addr().unwrap());
+        let service = InProcess::start(&endpoint);
+        let service = if is_by_lines { service.by_lines() } else { service };
+        let mut client = service.check_client();
+        for flags in ["01", "00"] {
+            let parent = format!("00-{TRACE}-b7ad6b7169203331-{flags}");
+            assert_eq!(client.send("POST", "/v1/check", &[("traceparent", &parent)], CHECK).status, 200);
+        }
+        let collecting = std::thread::spawn(move || collected(&listener));
+        // The server sends pending spans before it stops.
+        drop(service);
+        let sent = collecting.join().unwrap();
+        let spans = sent["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone();
+        let [span] = &spans[..] else { panic!("{spans:?}") };
+        ["traceId", "parentSpanId", "name", "kind", "attributes"].map(|field| span[field].clone())
+    };
+    assert_eq!(span(true), span(false));
 }
