@@ -44,7 +44,7 @@ impl Exchange<'_> {
 
     /// Admits the caller to changes, too, for a route that only some requests change something with.
     pub(super) fn admit_to_change(&self) -> Result<Caller, Refusal> {
-        admit(&self.access, Permission::Change, self.headers(), self.work)
+        admit(self.access, Permission::Change, self.headers(), self.work)
     }
 
     /// Reads the body.
