@@ -136,7 +136,10 @@ mod tests {
         assert!(new(1, 9) > head(2, 9), "then the oldest");
         let holder = connection(2, now);
         holder.hold(BYTES_PER_RANK, now);
-        assert!(rank(&holder, now) > new(1, 9), "memory counts more than age");
+        assert!(rank(&holder, now) < new(1, 9), "memory that makes progress does not count");
+        let stalled = connection(2, now - STALL_TICKS);
+        stalled.hold(BYTES_PER_RANK, now - STALL_TICKS);
+        assert!(rank(&stalled, now) > new(1, now), "stalled memory counts more than age");
     }
 
     #[test]
