@@ -1,4 +1,4 @@
-//! What the tests of this repository need to add front ends of their own. Nothing here is promised.
+//! Support for front ends that only tests have. Not covered by semantic versioning.
 
 use std::net::SocketAddr;
 use std::pin::Pin;

@@ -40,7 +40,7 @@ use crate::service::Service;
 pub(crate) type HttpResponse = Response<ResponseBody>;
 type RouteResult = Result<HttpResponse, ApiError>;
 
-/// What all routes share.
+/// The state that all routes share.
 #[derive(Debug)]
 pub(crate) struct Api {
     service: Service,

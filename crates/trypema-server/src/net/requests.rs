@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// streams, and decisions whose client has gone.
 pub(super) const MAX_REQUESTS: usize = 64;
 
-/// What a request waits for.
+/// The event that a request waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum RequestPhase {

@@ -1,4 +1,4 @@
-//! What a connection does, in one word.
+//! The state of a connection in one atomic word.
 
 use super::requests::RequestPhase;
 

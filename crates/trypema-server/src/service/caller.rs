@@ -1,4 +1,4 @@
-//! Who asks, and what they may do: callers check and reserve, readers read, admins also change.
+//! Callers and their permissions: callers check and reserve, readers read, admins also change.
 
 use std::net::IpAddr;
 

@@ -36,7 +36,7 @@ pub(super) struct Row {
     pub(super) listeners: &'static [RouteListener],
     pub(super) permission: Permission,
     label: RouteLabel,
-    /// What the route does.
+    /// The effect of the route, in one sentence.
     pub(super) summary: &'static str,
     /// A body, as in `{"cost": 1}`.
     pub(super) example: &'static str,

@@ -1,4 +1,4 @@
-//! What the descriptions of changes have in common.
+//! Parts that the descriptions of changes share.
 
 use serde_json::{Value, json};
 
