@@ -23,17 +23,17 @@ pub(crate) enum CheckError {
 
 /// Valid stored rules.
 #[derive(Debug)]
-pub(crate) struct Checked {
+pub(crate) struct CheckedRules {
     /// The number of rules.
     pub(crate) rules: usize,
     pub(crate) revision: u64,
 }
 
 /// Compiles what the function `trypema_rules` returned. Servers would refuse the same rules.
-pub(crate) fn check(text: &str) -> Result<Checked, CheckError> {
+pub(crate) fn check(text: &str) -> Result<CheckedRules, CheckError> {
     let stored = StoredRules::parse(text)?;
     match stored.compile() {
-        Ok(rules) => Ok(Checked { rules: rules.len(), revision: stored.version.revision }),
+        Ok(rules) => Ok(CheckedRules { rules: rules.len(), revision: stored.version.revision }),
         Err(invalid) => {
             let problems = problems(&serde_json::from_str(text)?);
             let unexplained = || vec![invalid.to_string()];
