@@ -1,6 +1,7 @@
 //! `RateLimiter`, the object that holds every provider, and its builder.
 
 mod cleanup;
+mod limiters;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -176,13 +177,8 @@ impl Default for RedisSettings {
 
 impl Default for RateLimiterBuilder {
     fn default() -> Self {
-        let local = LocalRateLimiterOptions {
-            window_size_seconds: WindowSizeSeconds::DEFAULT,
-            rate_group_size_ms: RateGroupSizeMs::DEFAULT,
-            hard_limit_factor: HardLimitFactor::default(),
-        };
         Self {
-            local,
+            local: LocalRateLimiterOptions::DEFAULT,
             max_keys: None,
             when_full: WhenFull::Share,
             clock: ClockSource::System,
@@ -354,11 +350,11 @@ impl RateLimiterBuilder {
             group: self.local.rate_group_size_ms,
             factor: self.local.hard_limit_factor,
         });
-        let config = StoreConfig { connection, prefix, call_timeout, on_failure, clock, observer };
-        let redis = RedisRateLimiterProvider::new(windows, config);
+        let config = StoreConfig { connection, prefix, call_timeout, on_failure, clock, observer, windows };
+        let redis = RedisRateLimiterProvider::new(config);
         let hybrid = HybridRateLimiterProvider::new(
             &redis,
-            HybridOptions { clock: self.clock.clone(), sync_interval, windows },
+            HybridOptions { clock: self.clock.clone(), sync_interval },
         );
         (redis, hybrid)
     }

@@ -52,7 +52,7 @@ mod wait;
 pub use ::redis as client;
 
 pub use crate::local::{DecisionWithReceipt, Granted};
-pub use compat::{AbsoluteRedisRateLimiter, RedisWindowLimiter, SuppressedRedisRateLimiter};
+pub use compat::{AbsoluteRedisRateLimiter, SuppressedRedisRateLimiter};
 pub use failure::{RedisFailure, RedisFailureKind, is_not_permitted};
 pub use fallback::OnFailure;
 pub use handle::RedisKeyHandle;
@@ -73,7 +73,6 @@ pub use transport::{RedisConnection, RedisStats};
 
 pub(crate) use compat::WindowStrategy;
 pub(crate) use join::{all, both};
-pub(crate) use multi::has_limiter;
 pub(crate) use provider::WindowOptions;
 pub(crate) use receipt::random;
 #[cfg(feature = "rules")]

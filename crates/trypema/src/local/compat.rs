@@ -1,7 +1,5 @@
 //! The absolute and suppressed limiters, with the operations of the trypema 1.x API.
 
-use std::ops::Deref;
-
 use super::limiter::{LocalLimiter, TimedOutcome};
 use super::provider::LocalRateLimiterOptions;
 use crate::decision::RateLimitDecision;
@@ -11,8 +9,7 @@ use crate::units::RateLimit;
 /// A sliding window that never admits more than its capacity in any interval of its length.
 ///
 /// [`inc`](Self::inc) and [`is_allowed`](Self::is_allowed) are *sticky*: the rate of the first call for a key
-/// applies until the key is forgotten. The operations of [`LocalLimiter`], to which this type derefs, take
-/// the limit with every call.
+/// applies until the key is forgotten. All other operations take the limit with every call.
 ///
 /// ```
 /// use trypema::{RateLimit, RateLimitDecision, RateLimiter};
@@ -23,36 +20,28 @@ use crate::units::RateLimit;
 /// assert_eq!(rl.local().absolute().is_allowed("user:123"), RateLimitDecision::Allowed);
 /// # Ok::<(), trypema::TrypemaError>(())
 /// ```
-#[derive(Debug)]
-pub struct AbsoluteLocalRateLimiter {
-    core: LocalLimiter<Absolute>,
-    options: LocalRateLimiterOptions,
-}
+pub type AbsoluteLocalRateLimiter = LocalLimiter<Absolute>;
 
-impl AbsoluteLocalRateLimiter {
-    pub(super) fn new(core: LocalLimiter<Absolute>, options: LocalRateLimiterOptions) -> Self {
-        Self { core, options }
-    }
-
+impl LocalLimiter<Absolute> {
     /// Takes `count` if it fits into the window at `rate_limit`, or at the rate that the key was first called
     /// with.
     #[inline(always)]
     pub fn inc(&self, key: &str, rate_limit: &RateLimit, count: u64) -> RateLimitDecision {
         let limit = self.limit(rate_limit).sticky();
-        self.view(&limit, self.core.take_observed(key, &limit, count))
+        self.view(&limit, self.take_observed(key, &limit, count))
     }
 
     /// Decides one more unit without recording it. A key that is not in memory is allowed.
     pub fn is_allowed(&self, key: &str) -> RateLimitDecision {
         let limit =
-            AbsoluteLimit::of_live_state(self.options.window_size_seconds, self.options.rate_group_size_ms);
-        self.view(&limit, self.core.peek_at(key, &limit, 1.into()))
+            AbsoluteLimit::of_live_state(self.windows.window_size_seconds, self.windows.rate_group_size_ms);
+        self.view(&limit, self.peek_at(key, &limit, 1.into()))
     }
 
     /// Returns the limit of `rate_limit` over this limiter's window, for the operations of [`LocalLimiter`].
     #[inline]
     pub fn limit(&self, rate_limit: &RateLimit) -> AbsoluteLimit {
-        AbsoluteLimit::new(*rate_limit, self.options.window_size_seconds, self.options.rate_group_size_ms)
+        AbsoluteLimit::new(*rate_limit, self.windows.window_size_seconds, self.windows.rate_group_size_ms)
     }
 
     /// Changes the rate that `inc` applies to a key in memory. The units that it has spent are kept. Returns
@@ -72,7 +61,7 @@ impl AbsoluteLocalRateLimiter {
     /// ```
     pub fn set_rate_limit(&self, key: &str, rate_limit: &RateLimit) -> bool {
         let capacity = self.limit(rate_limit).capacity();
-        self.core.change(key, |state| state.set_capacity(capacity))
+        self.change(key, |state| state.set_capacity(capacity))
     }
 
     #[inline(always)]
@@ -81,15 +70,7 @@ impl AbsoluteLocalRateLimiter {
             return RateLimitDecision::Allowed;
         }
         let used_after_wait = found.outcome.used_after_wait();
-        RateLimitDecision::rejected(self.options.window_size_seconds, &found.decision(limit), used_after_wait)
-    }
-}
-
-impl Deref for AbsoluteLocalRateLimiter {
-    type Target = LocalLimiter<Absolute>;
-
-    fn deref(&self) -> &LocalLimiter<Absolute> {
-        &self.core
+        RateLimitDecision::rejected(self.windows.window_size_seconds, &found.decision(limit), used_after_wait)
     }
 }
 
@@ -107,39 +88,31 @@ impl Deref for AbsoluteLocalRateLimiter {
 /// assert!((300..=600).contains(&admitted));
 /// # Ok::<(), trypema::TrypemaError>(())
 /// ```
-#[derive(Debug)]
-pub struct SuppressedLocalRateLimiter {
-    core: LocalLimiter<Suppressed>,
-    options: LocalRateLimiterOptions,
-}
+pub type SuppressedLocalRateLimiter = LocalLimiter<Suppressed>;
 
-impl SuppressedLocalRateLimiter {
-    pub(super) fn new(core: LocalLimiter<Suppressed>, options: LocalRateLimiterOptions) -> Self {
-        Self { core, options }
-    }
-
+impl LocalLimiter<Suppressed> {
     /// Observes `count` and decides it at `rate_limit`, or at the rate that the key was first called with.
     #[inline(always)]
     pub fn inc(&self, key: &str, rate_limit: &RateLimit, count: u64) -> RateLimitDecision {
         let limit = self.limit(rate_limit).sticky();
-        self.view(&limit, self.core.take_observed(key, &limit, count))
+        self.view(&limit, self.take_observed(key, &limit, count))
     }
 
     /// Returns the decision of [`inc`](Self::inc) for one more unit, without observing it. A key that is not
     /// in memory is allowed.
     pub fn is_allowed(&self, key: &str) -> RateLimitDecision {
         let LocalRateLimiterOptions { window_size_seconds, rate_group_size_ms, hard_limit_factor } =
-            self.options;
+            self.windows;
         let limit =
             SuppressedLimit::of_live_state(window_size_seconds, rate_group_size_ms, hard_limit_factor);
-        self.view(&limit, self.core.peek_at(key, &limit, 1.into()))
+        self.view(&limit, self.peek_at(key, &limit, 1.into()))
     }
 
     /// Returns the limit of `rate_limit` over this limiter's window, for the operations of [`LocalLimiter`].
     #[inline]
     pub fn limit(&self, rate_limit: &RateLimit) -> SuppressedLimit {
         let LocalRateLimiterOptions { window_size_seconds, rate_group_size_ms, hard_limit_factor } =
-            self.options;
+            self.windows;
         SuppressedLimit::new(*rate_limit, window_size_seconds, rate_group_size_ms, hard_limit_factor)
     }
 
@@ -147,7 +120,7 @@ impl SuppressedLocalRateLimiter {
     /// whether the key is in memory.
     pub fn set_rate_limit(&self, key: &str, rate_limit: &RateLimit) -> bool {
         let capacity = self.limit(rate_limit).soft();
-        self.core.change(key, |state| state.set_capacity(capacity))
+        self.change(key, |state| state.set_capacity(capacity))
     }
 
     #[inline(always)]
@@ -158,18 +131,10 @@ impl SuppressedLocalRateLimiter {
             Some(suppression_factor) => RateLimitDecision::Suppressed { suppression_factor, is_allowed },
             None if is_allowed => RateLimitDecision::Allowed,
             None => RateLimitDecision::rejected(
-                self.options.window_size_seconds,
+                self.windows.window_size_seconds,
                 &found.decision(limit),
                 used_after_wait,
             ),
         }
-    }
-}
-
-impl Deref for SuppressedLocalRateLimiter {
-    type Target = LocalLimiter<Suppressed>;
-
-    fn deref(&self) -> &LocalLimiter<Suppressed> {
-        &self.core
     }
 }

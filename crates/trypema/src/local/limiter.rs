@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::handle::LocalKeyHandle;
 use super::map::{Bound, HashedKey, KeyCall, NewState, StateMap};
+use super::provider::LocalRateLimiterOptions;
 use super::receipt::{CommittedTake, DecisionWithReceipt, Granted, LocalReceipt};
 use super::shard::Shard;
 use crate::clock::{ClockSource, Timestamp};
@@ -52,6 +53,8 @@ pub struct LocalLimiter<S: Strategy> {
     pub(super) clock: ClockSource,
     pub(super) observer: Option<Arc<dyn Observer>>,
     pub(super) waiters: WaitQueues,
+    /// The window of `inc`.
+    pub(super) windows: LocalRateLimiterOptions,
     /// The tables of reservations beside the counters, created when first used.
     #[cfg(feature = "rules")]
     tables: OnceLock<StateMap<Concurrency>>,
@@ -91,6 +94,7 @@ impl<S: Strategy> LocalLimiter<S> {
             map: StateMap::new(bound),
             clock,
             observer,
+            windows: LocalRateLimiterOptions::DEFAULT,
             waiters: WaitQueues::default(),
             #[cfg(feature = "rules")]
             tables: OnceLock::new(),
