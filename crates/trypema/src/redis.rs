@@ -71,9 +71,7 @@ pub use receipt::RedisReceipt;
 pub use script::{ScriptSource, script_sources, script_sources_without_quick};
 pub use transport::{RedisConnection, RedisStats};
 
-pub(crate) use compat::WindowStrategy;
 pub(crate) use join::{all, both};
-pub(crate) use provider::WindowOptions;
 pub(crate) use receipt::random;
 #[cfg(feature = "rules")]
 pub(crate) use runtime::Runtime;

@@ -37,6 +37,7 @@ mod shared_state;
 mod sliding_window;
 mod suppressed;
 mod token_bucket;
+mod window;
 #[cfg(feature = "_redis")]
 mod wire;
 
@@ -51,14 +52,14 @@ pub use concurrency::{Concurrency, ConcurrencyLimit, ConcurrencyOutcome, Concurr
 pub use fixed_window::{CalendarStart, CalendarWindow, Weekday};
 pub use fixed_window::{FixedWindow, FixedWindowLimit, FixedWindowOutcome, FixedWindowState};
 pub use limit::Limit;
-#[cfg(feature = "unstable-testkit")]
-#[doc(hidden)]
-pub use limit::Listed;
-#[cfg(not(feature = "unstable-testkit"))]
-pub(crate) use limit::Listed;
 #[cfg(feature = "_redis")]
 pub(crate) use limit::STRATEGIES;
-pub(crate) use limit::{Family, InCommon, Make, PerStrategy, for_each_strategy, with_strategy};
+pub(crate) use limit::{Family, InCommon, Make, PerStrategy};
+#[cfg(not(feature = "unstable-testkit"))]
+pub(crate) use limit::{Listed, for_each_strategy, with_strategy};
+#[cfg(feature = "unstable-testkit")]
+#[doc(hidden)]
+pub use limit::{Listed, for_each_strategy, with_strategy};
 pub use origin::Origin;
 pub use shared_state::SharedState;
 pub use sliding_window::{SlidingWindow, SlidingWindowLimit, SlidingWindowOutcome, SlidingWindowState};
@@ -77,6 +78,13 @@ pub(crate) use wire::Wire;
 pub use wire::Wire;
 #[cfg(feature = "_redis")]
 pub(crate) use wire::{LUA_SOURCES, LuaSource, RESERVATIONS, ReplyReader, put_count, put_number};
+
+pub(crate) use window::WindowOptions;
+#[cfg(not(feature = "unstable-testkit"))]
+pub(crate) use window::WindowStrategy;
+#[cfg(feature = "unstable-testkit")]
+#[doc(hidden)]
+pub use window::WindowStrategy;
 
 use crate::clock::{Span, Timestamp};
 use crate::decision::{Decision, DecisionTime};

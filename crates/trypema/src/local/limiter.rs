@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use super::handle::LocalKeyHandle;
 use super::map::{Bound, HashedKey, KeyCall, NewState, StateMap};
-use super::provider::LocalRateLimiterOptions;
 use super::receipt::{CommittedTake, DecisionWithReceipt, Granted, LocalReceipt};
 use super::shard::Shard;
 use crate::clock::{ClockSource, Timestamp};
@@ -19,7 +18,7 @@ use crate::decision::{Decision, DecisionTime};
 use crate::observer::{Event, Observer};
 #[cfg(feature = "rules")]
 use crate::strategy::Concurrency;
-use crate::strategy::{Call, Origin, Refund, Spend, Strategy};
+use crate::strategy::{Call, Origin, Refund, Spend, Strategy, WindowOptions};
 use crate::waiting::WaitQueues;
 
 /// A rate limiter of one strategy, inside this process.
@@ -54,7 +53,7 @@ pub struct LocalLimiter<S: Strategy> {
     pub(super) observer: Option<Arc<dyn Observer>>,
     pub(super) waiters: WaitQueues,
     /// The window of `inc`.
-    pub(super) windows: LocalRateLimiterOptions,
+    pub(super) windows: WindowOptions,
     /// The tables of reservations beside the counters, created when first used.
     #[cfg(feature = "rules")]
     tables: OnceLock<StateMap<Concurrency>>,
@@ -94,7 +93,7 @@ impl<S: Strategy> LocalLimiter<S> {
             map: StateMap::new(bound),
             clock,
             observer,
-            windows: LocalRateLimiterOptions::DEFAULT,
+            windows: WindowOptions::DEFAULT,
             waiters: WaitQueues::default(),
             #[cfg(feature = "rules")]
             tables: OnceLock::new(),

@@ -7,7 +7,7 @@ use super::limiter::LocalLimiter;
 use super::map::Bound;
 use crate::clock::{ClockSource, Timestamp};
 use crate::observer::Observer;
-use crate::strategy::{Family, InCommon, Listed, Make, PerStrategy};
+use crate::strategy::{Family, InCommon, Listed, Make, PerStrategy, WindowOptions};
 use crate::units::{HardLimitFactor, RateGroupSizeMs, WindowSizeSeconds};
 
 /// The window in which `inc` of the absolute and the suppressed strategy counts.
@@ -33,18 +33,17 @@ pub struct LocalRateLimiterOptions {
     pub hard_limit_factor: HardLimitFactor,
 }
 
-impl LocalRateLimiterOptions {
-    pub(crate) const DEFAULT: Self = Self {
-        window_size_seconds: WindowSizeSeconds::DEFAULT,
-        rate_group_size_ms: RateGroupSizeMs::DEFAULT,
-        hard_limit_factor: HardLimitFactor::DEFAULT,
-    };
+impl From<LocalRateLimiterOptions> for WindowOptions {
+    fn from(options: LocalRateLimiterOptions) -> Self {
+        let LocalRateLimiterOptions { window_size_seconds, rate_group_size_ms, hard_limit_factor } = options;
+        Self { window: window_size_seconds, group: rate_group_size_ms, factor: hard_limit_factor }
+    }
 }
 
 /// The strategies inside this process. Each has its own keys, and is created when it is first used.
 #[derive(Debug)]
 pub struct LocalRateLimiterProvider {
-    options: LocalRateLimiterOptions,
+    windows: WindowOptions,
     config: LimiterConfig,
     limiters: PerStrategy<LocalLimiters>,
 }
@@ -96,8 +95,8 @@ impl<S: Listed> Keys for LocalLimiter<S> {
 }
 
 impl LocalRateLimiterProvider {
-    pub(crate) fn new(options: LocalRateLimiterOptions, config: LimiterConfig) -> Self {
-        Self { options, config, limiters: PerStrategy::new(&LocalLimiters) }
+    pub(crate) fn new(windows: WindowOptions, config: LimiterConfig) -> Self {
+        Self { windows, config, limiters: PerStrategy::new(&LocalLimiters) }
     }
 
     /// Returns the limiter of the strategy `S`.
@@ -110,7 +109,7 @@ impl LocalRateLimiterProvider {
     fn new_limiter<S: Listed>(&self) -> LocalLimiter<S> {
         let LimiterConfig { clock, bound, observer } = self.config.clone();
         let mut limiter = LocalLimiter::new(clock, bound, observer);
-        limiter.windows = self.options;
+        limiter.windows = self.windows;
         limiter
     }
 

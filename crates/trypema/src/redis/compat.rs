@@ -3,11 +3,10 @@
 use super::key::RedisKey;
 use super::limiter::RedisLimiter;
 use super::protocol::Verb;
-use super::provider::WindowOptions;
 use super::verb_call::{VerbArgs, VerbCall};
-use crate::decision::{Decision, RateLimitDecision, SuppressedDecision};
+use crate::decision::RateLimitDecision;
 use crate::error::TrypemaError;
-use crate::strategy::{Absolute, AbsoluteLimit, Suppressed, SuppressedLimit, Wire};
+use crate::strategy::{Absolute, Suppressed, WindowOptions, WindowStrategy, Wire};
 use crate::units::RateLimit;
 
 /// A sliding window, shared through Redis, that never admits more than its capacity in any interval of its
@@ -17,29 +16,10 @@ pub type AbsoluteRedisRateLimiter = RedisLimiter<Absolute>;
 /// A sliding window, shared through Redis, that sheds load gradually before it denies everything.
 pub type SuppressedRedisRateLimiter = RedisLimiter<Suppressed>;
 
-/// A strategy whose limits are rates over a window.
-pub trait WindowStrategy: Wire {
-    /// Returns the limit for `rate` over the window.
-    fn limit(windows: &WindowOptions, rate: RateLimit) -> Self::Limit;
-    /// Makes a limit sticky: the limit that a live key was first called with takes precedence over it.
-    fn sticky(limit: Self::Limit) -> Self::Limit;
-    /// Returns a limit that applies the limit stored with a live state. A key without a live state is not
-    /// limited.
-    fn of_live_state(windows: &WindowOptions) -> Self::Limit;
-    /// Returns the units that are still used after a denied caller has waited.
-    fn used_after_wait(outcome: &Self::Outcome) -> u64;
-    /// Converts the decision to the type of the trypema 1.x API.
-    fn view(
-        windows: &WindowOptions,
-        decision: &Self::Decision<'_>,
-        used_after_wait: u64,
-    ) -> RateLimitDecision;
-}
-
 /// The calls of the trypema 1.x API. Their limits are rates, in units per second, which count in the window that the
 /// builder sets. `inc` and `is_allowed` are *sticky*: the rate of the first call for a key stays in force until the key
 /// expires.
-impl<S: WindowStrategy> RedisLimiter<S> {
+impl<S: WindowStrategy + Wire> RedisLimiter<S> {
     /// Takes `count` if it fits into the window at `rate_limit`, or at the rate that the key was first
     /// called with.
     ///
@@ -103,60 +83,5 @@ impl<S: WindowStrategy> RedisLimiter<S> {
             self.notify_decision(key, args.cost, started, Some(S::core(&decision)));
         }
         Ok(S::view(self.windows(), &decision, used_after_wait))
-    }
-}
-
-impl WindowStrategy for Absolute {
-    fn limit(windows: &WindowOptions, rate: RateLimit) -> AbsoluteLimit {
-        AbsoluteLimit::new(rate, windows.window, windows.group)
-    }
-
-    fn sticky(limit: AbsoluteLimit) -> AbsoluteLimit {
-        limit.sticky()
-    }
-
-    fn of_live_state(windows: &WindowOptions) -> AbsoluteLimit {
-        AbsoluteLimit::of_live_state(windows.window, windows.group)
-    }
-
-    fn used_after_wait(outcome: &Self::Outcome) -> u64 {
-        outcome.used_after_wait()
-    }
-
-    fn view(windows: &WindowOptions, decision: &Decision, used_after_wait: u64) -> RateLimitDecision {
-        match decision.is_allowed() {
-            true => RateLimitDecision::Allowed,
-            false => RateLimitDecision::rejected(windows.window, decision, used_after_wait),
-        }
-    }
-}
-
-impl WindowStrategy for Suppressed {
-    fn limit(windows: &WindowOptions, rate: RateLimit) -> SuppressedLimit {
-        SuppressedLimit::new(rate, windows.window, windows.group, windows.factor)
-    }
-
-    fn sticky(limit: SuppressedLimit) -> SuppressedLimit {
-        limit.sticky()
-    }
-
-    fn of_live_state(windows: &WindowOptions) -> SuppressedLimit {
-        SuppressedLimit::of_live_state(windows.window, windows.group, windows.factor)
-    }
-
-    fn used_after_wait(outcome: &Self::Outcome) -> u64 {
-        outcome.used_after_wait()
-    }
-
-    fn view(
-        windows: &WindowOptions,
-        decision: &SuppressedDecision,
-        used_after_wait: u64,
-    ) -> RateLimitDecision {
-        let is_allowed = decision.is_allowed();
-        match decision.suppression_factor() {
-            Some(suppression_factor) => RateLimitDecision::Suppressed { suppression_factor, is_allowed },
-            None => Absolute::view(windows, decision, used_after_wait),
-        }
     }
 }

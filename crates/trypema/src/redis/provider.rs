@@ -43,14 +43,6 @@ impl std::fmt::Debug for RedisRateLimiterOptions {
     }
 }
 
-/// The window and related settings of `inc`.
-#[derive(Debug, Clone, Copy)]
-pub struct WindowOptions {
-    pub(crate) window: WindowSizeSeconds,
-    pub(crate) group: RateGroupSizeMs,
-    pub(crate) factor: HardLimitFactor,
-}
-
 /// The limiters of all strategies, shared through Redis. Each strategy has its own counters, even for equal
 /// keys.
 #[derive(Debug, Clone)]

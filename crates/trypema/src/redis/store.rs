@@ -12,11 +12,11 @@ use super::fallback::OnFailure;
 use super::key::{RedisKey, state_name};
 use super::permissions::MissingPermission;
 use super::protocol::{CallerChecks, CallerReplies, CheckReply, CheckRequest};
-use super::provider::WindowOptions;
 use super::transport::{Probe, RedisConnection, RedisStats, slot_of};
 use crate::clock::{Clock, ClockSource, SystemClock, Timestamp};
 use crate::error::TrypemaError;
 use crate::observer::{Observer, StoreCall};
+use crate::strategy::WindowOptions;
 
 /// The number of batchers of a Cluster above which idle ones are dropped.
 const MAX_IDLE_BATCHERS: usize = 1_024;

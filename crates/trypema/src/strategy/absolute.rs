@@ -150,12 +150,7 @@ pub struct AbsoluteState {
     capacity: u64,
 }
 
-impl AbsoluteState {
-    /// Replaces the capacity that sticky limits apply.
-    pub(crate) fn set_capacity(&mut self, capacity: u64) {
-        self.capacity = capacity;
-    }
-}
+impl AbsoluteState {}
 
 /// The outcome of the absolute strategy.
 #[derive(Debug, Clone, Copy)]

@@ -27,7 +27,10 @@ macro_rules! for_each_strategy {
         }
     };
 }
+#[cfg(not(feature = "unstable-testkit"))]
 pub(crate) use for_each_strategy;
+#[cfg(feature = "unstable-testkit")]
+pub use for_each_strategy;
 
 /// A limit of any strategy.
 ///
@@ -75,7 +78,10 @@ macro_rules! with_strategy {
         }
     };
 }
+#[cfg(not(feature = "unstable-testkit"))]
 pub(crate) use with_strategy;
+#[cfg(feature = "unstable-testkit")]
+pub use with_strategy;
 
 impl Limit {
     /// Returns the strategy's name.

@@ -43,11 +43,6 @@ impl SuppressedState {
         self.observed.as_deref().unwrap_or(&self.accepted)
     }
 
-    /// Replaces the capacity that sticky limits apply.
-    pub(crate) fn set_capacity(&mut self, capacity: u64) {
-        self.capacity = capacity;
-    }
-
     /// Returns the share of calls to admit after `cost` more units are observed at `window`.
     fn share(&self, window: WindowAt, soft: u64, cost: u64) -> f64 {
         let observed = self.observed();

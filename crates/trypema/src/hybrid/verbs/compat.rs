@@ -5,8 +5,8 @@ use super::limiter::HybridLimiter;
 use crate::decision::RateLimitDecision;
 use crate::error::TrypemaError;
 use crate::hybrid::state::TakeArgs;
-use crate::redis::{LimitedKey, RedisKey, WindowStrategy};
-use crate::strategy::{Absolute, Leasable, Suppressed};
+use crate::redis::{LimitedKey, RedisKey};
+use crate::strategy::{Absolute, Leasable, Suppressed, WindowStrategy};
 use crate::units::RateLimit;
 
 /// Sliding windows with strict limits.
