@@ -76,7 +76,7 @@ impl KeptPart {
         }
         let retention_us = with_strategy!(limit, |S, limit| S::retention_us(limit));
         let is_past = self.made_at + Duration::from_micros(retention_us) <= now;
-        matches!(limit, Limit::Concurrency(_)) || self.counted == Some(0) || is_past
+        limit.is_held() || self.counted == Some(0) || is_past
     }
 
     /// Adds a repeated request under the same id. If the first one has ended, the repeated one takes its place; returns
@@ -132,9 +132,9 @@ impl Engine {
         let (expires_in, policy, charged) = (part.expires_in(now), part.policy, part.charged);
         part.counted = Some(counted);
         drop(state);
-        let (refunded, counted_here) = match check.limit {
-            Limit::Concurrency(_) => (reserved, 0),
-            _ => (reserved.saturating_sub(counted), counted),
+        let (refunded, counted_here) = match check.limit.is_held() {
+            true => (reserved, 0),
+            false => (reserved.saturating_sub(counted), counted),
         };
         self.provider().settle_without_store(&Check { cost: counted_here, ..*check }, charged, policy);
         Some(Ok(SettledCheck { status: SettleStatus::Settled, reserved, counted, refunded, expires_in }))
@@ -261,7 +261,7 @@ impl Engine {
 
     /// Charges the store for a part without a reservation: its table has no room, or its id is that of another request.
     async fn charge(&self, check: &Check<'_>, part: &KeptPart, deadline: Deadline) -> bool {
-        if matches!(check.limit, Limit::Concurrency(_)) {
+        if check.limit.is_held() {
             return true;
         }
         let check = Check { cost: part.counted.unwrap_or(part.units), ..*check };
