@@ -1,138 +1,245 @@
 //! The verbs that rules, middleware and the server call on any provider.
 //!
-//! A provider takes lists of checks and returns a result for each: a decision, or the failure of the store.
-//! It knows nothing about rules. [`failure_policy`] is the layer above it, and decides the failed checks in
+//! A verb is a type: its arguments, how each provider runs it, and its result ([`verbs`]; `redis/verb.rs` has its row in
+//! the scripts). A provider runs it on single counters, each by itself ([`ProviderVerb`]), or on several, all or nothing
+//! ([`AtomicVerb`]). The result of each check is a decision, or the failure of the store.
+//!
+//! A provider knows nothing about rules. [`failure_policy`] is the layer above it, and decides the failed checks in
 //! the same way for every verb.
 #![cfg_attr(not(feature = "_redis"), allow(dead_code, reason = "counters in this process never fail"))]
 
 pub(crate) mod failure_policy;
+mod verbs;
 
-use std::fmt;
 use std::pin::Pin;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::check::{Check, CheckResult, Deadline, IfUnreachable, TakeRequest, TakeResponse};
+use crate::check::{Check, Deadline, DecideRequest, IfUnreachable, TakeResponse};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
-use crate::reservation::{
-    HoldersResult, RenewRequest, RenewResult, ReserveRequest, ReserveResponse, SettleRequest, SettleResult,
-};
+#[cfg(feature = "_redis")]
+use crate::hybrid::HybridRateLimiterProvider;
+use crate::local::LocalRateLimiterProvider;
+#[cfg(feature = "_redis")]
+use crate::redis::RedisRateLimiterProvider;
 use crate::strategy::RecordedUnits;
+pub(crate) use verbs::{RefundRequest, ResetRequest};
 
-/// A store of counters. Only the three providers of this crate implement it.
-///
-/// An `Err` for a whole call means that its checks are invalid. A failure of the store is the result of
-/// each check that it concerns.
-pub(crate) trait Provider: fmt::Debug + Send + Sync {
+#[cfg(not(feature = "_redis"))]
+use crate::check::Verb as ScriptVerb;
+#[cfg(feature = "_redis")]
+use crate::redis::ScriptVerb;
+
+/// A store of counters.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Provider<'p> {
+    Local(&'p LocalRateLimiterProvider),
+    #[cfg(feature = "_redis")]
+    Redis(&'p RedisRateLimiterProvider),
+    #[cfg(feature = "_redis")]
+    Hybrid(&'p HybridRateLimiterProvider),
+}
+
+/// A verb on single counters.
+pub(crate) trait ProviderVerb: ScriptVerb {
+    /// Runs it in this process.
+    fn run_local(&self, local: &LocalRateLimiterProvider) -> Self::Output;
+
+    /// Runs several. Most need no lease, and run in Redis.
+    #[cfg(feature = "_redis")]
+    fn run_hybrid<'a>(
+        verbs: &'a [Self],
+        hybrid: &'a HybridRateLimiterProvider,
+        deadline: Deadline,
+    ) -> MaybeReady<'a, Vec<Result<Self::Output, TrypemaError>>>
+    where
+        Self: Sized,
+    {
+        MaybeReady::pending(hybrid.redis().each(verbs, deadline))
+    }
+}
+
+/// A verb on several counters, all or nothing. Its other checks are each taken independently.
+pub(crate) trait AtomicVerb: Copy + Send {
+    /// Identifies what was taken from one counter.
+    type Receipt: Send;
+
+    fn is_empty(&self) -> bool;
+
+    fn run_local(self, local: &LocalRateLimiterProvider) -> AtomicResult<Self::Receipt>;
+
+    #[cfg(feature = "_redis")]
+    fn run_redis(
+        self,
+        redis: &RedisRateLimiterProvider,
+    ) -> impl Future<Output = AtomicResult<Self::Receipt>> + Send;
+
+    /// Runs it with leases, if it can be made of leased units.
+    #[cfg(feature = "_redis")]
+    fn run_hybrid<'a>(
+        self,
+        hybrid: &'a HybridRateLimiterProvider,
+    ) -> MaybeReady<'a, AtomicResult<Self::Receipt>>
+    where
+        Self: 'a,
+    {
+        MaybeReady::pending(self.run_redis(hybrid.redis()))
+    }
+}
+
+/// The result of an [`AtomicVerb`]. An `Err` means that its checks are invalid. A failure of the store is the result of each
+/// check that it concerns.
+pub(crate) type AtomicResult<R> = Result<TakeResponse<R>, TrypemaError>;
+
+impl<'p> Provider<'p> {
     /// Returns the deadline of a request that starts now.
-    fn deadline(&self) -> Deadline;
+    pub(crate) fn deadline(self) -> Deadline {
+        match self {
+            Self::Local(_) => Deadline::NEVER,
+            #[cfg(feature = "_redis")]
+            Self::Redis(redis) => redis.deadline_from_now(),
+            #[cfg(feature = "_redis")]
+            Self::Hybrid(hybrid) => hybrid.redis().deadline_from_now(),
+        }
+    }
 
     /// Whether every verb returns [`MaybeReady::Ready`], because the store is in this process.
-    fn is_immediate(&self) -> bool;
+    pub(crate) fn is_immediate(self) -> bool {
+        matches!(self, Self::Local(_))
+    }
 
-    /// Takes all checks of `request.checks`, or none of them. Takes each check of `request.independent`
-    /// independently.
-    fn take_all<'a>(&'a self, request: TakeRequest<'a>) -> MaybeReady<'a, TakeResult>;
+    /// Runs a verb on several counters, all or nothing.
+    pub(crate) fn all_or_nothing<'a, V: AtomicVerb + 'a>(
+        self,
+        verb: V,
+    ) -> MaybeReady<'a, AtomicResult<V::Receipt>>
+    where
+        'p: 'a,
+    {
+        match self {
+            Self::Local(local) => MaybeReady::Ready(verb.run_local(local)),
+            #[cfg(feature = "_redis")]
+            _ if verb.is_empty() => MaybeReady::Ready(Ok(TakeResponse::empty())),
+            #[cfg(feature = "_redis")]
+            Self::Redis(redis) => MaybeReady::pending(verb.run_redis(redis)),
+            #[cfg(feature = "_redis")]
+            Self::Hybrid(hybrid) => verb.run_hybrid(hybrid),
+        }
+    }
 
-    /// Decides each check independently. Spends nothing.
-    fn peek_all<'a>(
-        &'a self,
-        checks: &'a [Check<'a>],
+    /// Runs a verb on each counter by itself.
+    pub(crate) fn each<'a, V: ProviderVerb>(
+        self,
+        verbs: &'a [V],
         deadline: Deadline,
-    ) -> MaybeReady<'a, Vec<CheckResult>>;
+    ) -> MaybeReady<'a, Vec<Result<V::Output, TrypemaError>>>
+    where
+        'p: 'a,
+    {
+        let _ = deadline;
+        match self {
+            Self::Local(local) => {
+                MaybeReady::Ready(verbs.iter().map(|verb| Ok(verb.run_local(local))).collect())
+            }
+            #[cfg(feature = "_redis")]
+            Self::Redis(redis) => MaybeReady::pending(redis.each(verbs, deadline)),
+            #[cfg(feature = "_redis")]
+            Self::Hybrid(hybrid) => V::run_hybrid(verbs, hybrid, deadline),
+        }
+    }
 
-    /// Records each check independently of the others.
-    fn record_all<'a>(
-        &'a self,
-        records: &'a [RecordRequest<'a>],
+    /// Runs a verb on one counter.
+    pub(crate) async fn one<V: ProviderVerb>(
+        self,
+        verb: V,
         deadline: Deadline,
-    ) -> MaybeReady<'a, Vec<CheckResult>>;
-
-    /// Makes each refund independently. Returns the units that still counted and were refunded, for each.
-    fn refund_all<'a>(
-        &'a self,
-        refunds: &'a [RefundRequest<'a>],
-        deadline: Deadline,
-    ) -> MaybeReady<'a, Vec<RefundResult>>;
-
-    /// Deletes the counter of a check. Returns whether there was one.
-    fn reset<'a>(
-        &'a self,
-        check: Check<'a>,
-        deadline: Deadline,
-    ) -> MaybeReady<'a, Result<bool, TrypemaError>>;
-
-    /// Reserves all checks of `request.take.checks` under the id of the request, or none of them; each check
-    /// of `request.take.independent` independently. A check that is reserved under this id already is
-    /// allowed, and spends nothing again.
-    ///
-    /// Fails with [`TrypemaError::ReservationConflict`] if another request has made a reservation with this
-    /// id.
-    fn reserve<'a>(
-        &'a self,
-        request: ReserveRequest<'a>,
-    ) -> MaybeReady<'a, Result<ReserveResponse, TrypemaError>>;
-
-    /// Settles the parts of a reservation, each independently.
-    fn settle_all<'a>(
-        &'a self,
-        settlements: &'a [SettleRequest<'a>],
-        deadline: Deadline,
-    ) -> MaybeReady<'a, Vec<SettleResult>>;
-
-    /// Renews the parts of a reservation, each independently.
-    fn renew_all<'a>(
-        &'a self,
-        renewals: &'a [RenewRequest<'a>],
-        deadline: Deadline,
-    ) -> MaybeReady<'a, Vec<RenewResult>>;
-
-    /// Lists the reservations of a counter that are neither settled nor expired.
-    fn holders<'a>(&'a self, check: Check<'a>, deadline: Deadline) -> MaybeReady<'a, HoldersResult>;
+    ) -> Result<V::Output, TrypemaError> {
+        let missing = || Err(TrypemaError::InvalidChecks { reason: "internal error: no result".to_owned() });
+        let results = self.each(std::slice::from_ref(&verb), deadline).wait().await;
+        results.into_iter().next().unwrap_or_else(missing)
+    }
 
     /// Returns whether a failed check with this policy stops its request. `None` is the policy that the
     /// limiter was built with.
-    fn if_unreachable(&self, _policy: Option<OnStoreFailure>) -> IfUnreachable {
+    fn if_unreachable(self, policy: Option<OnStoreFailure>) -> IfUnreachable {
+        let _ = policy;
+        #[cfg(feature = "_redis")]
+        if let Some(redis) = self.redis() {
+            return redis.if_unreachable(policy);
+        }
         IfUnreachable::Stop
     }
 
     /// Decides a check whose store has failed. Returns `None` if the policy is to return the error.
-    fn decide_without_store(&self, _fallback: Fallback<'_>) -> Option<Decision> {
+    fn decide_without_store(
+        self,
+        request: &DecideRequest<'_>,
+        policy: Option<OnStoreFailure>,
+    ) -> Option<Decision> {
+        let _ = (request, policy);
+        #[cfg(feature = "_redis")]
+        return self.redis()?.decide_without_store(request, policy);
+        #[cfg(not(feature = "_redis"))]
         None
     }
 
     /// Decides a check of a reservation whose store has failed. Returns `None` if the policy is to return the error.
     fn reserve_without_store(
-        &self,
-        _check: &Check<'_>,
-        _policy: Option<OnStoreFailure>,
+        self,
+        check: &Check<'_>,
+        policy: Option<OnStoreFailure>,
     ) -> Option<SubstituteReservation> {
+        let _ = (check, policy);
+        #[cfg(feature = "_redis")]
+        return self.redis()?.reserve_without_store(check, policy);
+        #[cfg(not(feature = "_redis"))]
         None
     }
 
     /// Sets the cost of a check that [`reserve_without_store`](Self::reserve_without_store) has charged.
-    fn settle_without_store(
-        &self,
-        _check: &Check<'_>,
-        _charged: RecordedUnits,
-        _policy: Option<OnStoreFailure>,
+    pub(crate) fn settle_without_store(
+        self,
+        check: &Check<'_>,
+        charged: RecordedUnits,
+        policy: Option<OnStoreFailure>,
     ) {
+        let _ = (check, charged, policy);
+        #[cfg(feature = "_redis")]
+        if let Some(redis) = self.redis() {
+            redis.settle_without_store(check, charged, policy);
+        }
     }
 
     /// Refunds units that were counted in this process because the store had failed. Returns `None` if the
     /// policy counts nothing here.
-    fn refund_without_store(&self, _check: &Check<'_>, _policy: Option<OnStoreFailure>) -> Option<u64> {
+    fn refund_without_store(self, check: &Check<'_>, policy: Option<OnStoreFailure>) -> Option<u64> {
+        let _ = (check, policy);
+        #[cfg(feature = "_redis")]
+        return self.redis()?.refund_without_store(check, policy);
+        #[cfg(not(feature = "_redis"))]
         None
+    }
+
+    /// Returns the store that may fail.
+    #[cfg(feature = "_redis")]
+    fn redis(self) -> Option<&'p RedisRateLimiterProvider> {
+        match self {
+            Self::Local(_) => None,
+            Self::Redis(redis) => Some(redis),
+            Self::Hybrid(hybrid) => Some(hybrid.redis()),
+        }
     }
 }
 
-/// The result of [`Provider::take_all`].
-pub(crate) type TakeResult = Result<TakeResponse<AnyReceipt>, TrypemaError>;
-
-/// The number of units that a refund returned, or the failure of the store.
-pub(crate) type RefundResult = Result<u64, TrypemaError>;
+/// The decision of a failure policy on a reservation.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SubstituteReservation {
+    pub(crate) decision: Decision,
+    /// The units that the counters of this process recorded, if they counted any.
+    pub(crate) charged: Option<RecordedUnits>,
+}
 
 /// A result that is available immediately, or a future. A future that is dropped before its first poll has
 /// no effect.
@@ -161,63 +268,6 @@ impl<'a, T> MaybeReady<'a, T> {
             Self::Pending(answer) => answer.await,
         }
     }
-}
-
-/// A check to record independently of others.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RecordRequest<'a> {
-    pub(crate) check: Check<'a>,
-    pub(crate) mode: RecordMode,
-}
-
-/// The way in which a check is recorded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RecordMode {
-    /// Spends the cost if it fits, or if the check is postpaid and one unit is free. A denial is recorded as far
-    /// as the strategy counts denials.
-    Take,
-    /// Records the cost even if nothing is left. The decision is allowed, and shows what is left afterwards.
-    /// (An abuse limit counts an attempt as usual.)
-    Debit,
-    /// Spends nothing. Records the observation or denial that the strategy counts when another check denies
-    /// the request.
-    DeniedElsewhere,
-}
-
-/// A refund of one check.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RefundRequest<'a> {
-    pub(crate) check: Check<'a>,
-    /// Identifies the take. Without a receipt, the cost of the check is refunded, oldest units first.
-    pub(crate) receipt: Option<&'a AnyReceipt>,
-}
-
-/// A check to decide because its store has failed.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Fallback<'a> {
-    pub(crate) check: Check<'a>,
-    pub(crate) verb: CheckVerb,
-    /// `None` is the policy that the limiter was built with.
-    pub(crate) policy: Option<OnStoreFailure>,
-}
-
-/// Whether a decision spends its cost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CheckVerb {
-    Take,
-    Debit,
-    Peek,
-    /// Spends the cost like a take, for a reservation that this process keeps: the store is not charged for it by
-    /// itself.
-    Reserve,
-}
-
-/// The decision of a failure policy on a reservation.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct SubstituteReservation {
-    pub(crate) decision: Decision,
-    /// The units that the counters of this process recorded, if they counted any.
-    pub(crate) charged: Option<RecordedUnits>,
 }
 
 /// Identifies a take of any provider, so that it can be refunded once.

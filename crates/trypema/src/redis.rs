@@ -34,6 +34,7 @@ mod handle;
 mod heartbeat;
 mod join;
 mod key;
+mod key_spend;
 mod lease;
 mod limiter;
 mod multi;
@@ -45,7 +46,7 @@ mod runtime;
 mod script;
 mod store;
 mod transport;
-mod verb_call;
+pub(crate) mod verb;
 mod wait;
 
 /// The Redis client that this crate uses, re-exported so that the caller's version always matches.
@@ -73,13 +74,14 @@ pub use transport::{RedisConnection, RedisStats};
 
 pub(crate) use compat::WindowStrategy;
 pub(crate) use join::{all, both};
-pub(crate) use multi::has_limiter;
+pub(crate) use key_spend::KeySpend;
+pub(crate) use multi::{RefundByReceipt, ScriptVerb, has_limiter};
+pub(crate) use protocol::{CheckReply, CheckRequest};
 pub(crate) use provider::WindowOptions;
 pub(crate) use receipt::random;
 #[cfg(feature = "rules")]
 pub(crate) use runtime::Runtime;
 pub(crate) use store::StoreConfig;
-pub(crate) use verb_call::LimitedKey;
 
 use crate::strategy::{Abuse, Concurrency, FixedWindow, SlidingWindow, TokenBucket};
 

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::check::{Check, TakeRequest, TakeResponse};
+use crate::check::{Check, TakeRequest, TakeResponse, Verb};
 use crate::clock::Timestamp;
 use crate::error::TrypemaError;
 use crate::strategy::RecordedUnits;
@@ -156,6 +156,12 @@ pub(crate) struct RenewedCheck {
     pub(crate) expires_in: Duration,
 }
 
+/// Lists the reservations of a counter that are neither settled nor expired.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HoldersRequest<'a> {
+    pub(crate) check: Check<'a>,
+}
+
 /// The result of renewing at one counter; `None` if the counter does not know the reservation.
 pub(crate) type RenewResult = Result<Option<RenewedCheck>, TrypemaError>;
 
@@ -182,5 +188,27 @@ impl HeldReservation {
     }
 }
 
-/// The reservations of one counter, or the failure of its store.
-pub(crate) type HoldersResult = Result<Vec<HeldReservation>, TrypemaError>;
+impl Verb for SettleRequest<'_> {
+    type Output = SettledCheck;
+
+    fn check(&self) -> &Check<'_> {
+        &self.check
+    }
+}
+
+impl Verb for RenewRequest<'_> {
+    /// `None` if the counter does not know the reservation.
+    type Output = Option<RenewedCheck>;
+
+    fn check(&self) -> &Check<'_> {
+        &self.check
+    }
+}
+
+impl Verb for HoldersRequest<'_> {
+    type Output = Vec<HeldReservation>;
+
+    fn check(&self) -> &Check<'_> {
+        &self.check
+    }
+}

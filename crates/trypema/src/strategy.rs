@@ -136,6 +136,22 @@ pub(crate) enum Payment {
     Debit,
 }
 
+/// What a decision does with its cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(
+    not(any(feature = "_redis", feature = "rules")),
+    allow(dead_code, reason = "takes of one key need no list")
+)]
+pub(crate) enum Effect {
+    /// Spends it, if enough units are free. A denial is recorded as far as the strategy counts denials.
+    Take,
+    /// Nothing.
+    Peek,
+    /// Spends nothing, but records the observation or denial that the strategy counts when another check denies the
+    /// request.
+    DeniedElsewhere,
+}
+
 /// A cost, and the units that must be free for it to be spent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Spend {

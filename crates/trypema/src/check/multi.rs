@@ -10,9 +10,55 @@ use super::{Check, MultiDecision};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
+use crate::strategy::{Effect, Payment, Spend};
 
 /// The decision on one check, or the failure of its store.
 pub(crate) type CheckResult = Result<Decision, TrypemaError>;
+
+/// A verb that a provider runs on single counters, each by itself: its arguments for one of them.
+pub(crate) trait Verb: Send + Sync {
+    /// Its result, unless the store fails.
+    type Output: Send;
+
+    /// Returns the counter and the cost.
+    fn check(&self) -> &Check<'_>;
+}
+
+/// Decides one check by itself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DecideRequest<'a> {
+    pub(crate) check: Check<'a>,
+    pub(crate) effect: Effect,
+    pub(crate) payment: Payment,
+}
+
+impl<'a> DecideRequest<'a> {
+    pub(crate) fn new(effect: Effect, check: Check<'a>) -> Self {
+        Self { check, effect, payment: check.payment() }
+    }
+
+    pub(crate) fn all(effect: Effect, checks: &[Check<'a>]) -> Vec<Self> {
+        checks.iter().map(|check| Self::new(effect, *check)).collect()
+    }
+
+    /// Records the cost even if nothing is left. The decision is allowed, and shows what is left afterwards. (An abuse
+    /// limit counts an attempt as usual.)
+    pub(crate) fn debit(check: Check<'a>) -> Self {
+        Self { payment: Payment::Debit, ..Self::new(Effect::Take, check) }
+    }
+
+    pub(crate) fn spend(&self) -> Spend {
+        Spend { cost: self.check.cost, payment: self.payment }
+    }
+}
+
+impl Verb for DecideRequest<'_> {
+    type Output = Decision;
+
+    fn check(&self) -> &Check<'_> {
+        &self.check
+    }
+}
 
 /// The checks of one request.
 #[derive(Clone, Copy)]

@@ -21,7 +21,7 @@ mod sweeper;
 
 pub(super) use instance::Instance;
 pub(super) use lease_request::{FinishInBackground, LeaseRequest};
-pub(super) use shared::{OutcomeAt, Shared};
+pub(super) use shared::Shared;
 pub(super) use sweeper::Background;
 
 use std::sync::{Arc, Weak};

@@ -71,7 +71,7 @@ pub(crate) struct TimedOutcome<S: Strategy> {
 
 impl<S: Strategy> TimedOutcome<S> {
     #[inline(always)]
-    pub(super) fn decision(self, limit: &S::Limit) -> S::Decision<'_> {
+    pub(crate) fn decision(self, limit: &S::Limit) -> S::Decision<'_> {
         S::decision(limit, self.outcome, self.decided_at)
     }
 }

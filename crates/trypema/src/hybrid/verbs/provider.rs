@@ -50,6 +50,12 @@ pub struct HybridStats {
 }
 
 impl HybridRateLimiterProvider {
+    /// Returns the provider of the same counters in Redis.
+    #[cfg(feature = "rules")]
+    pub(crate) fn redis(&self) -> &RedisRateLimiterProvider {
+        &self.redis
+    }
+
     pub(crate) fn new(redis: &RedisRateLimiterProvider, options: HybridOptions) -> Self {
         let HybridOptions { clock, sync_interval, windows } = options;
         let instance = Arc::new(Instance::new(clock, sync_interval));

@@ -66,7 +66,12 @@ impl<S: Strategy> LocalLimiter<S> {
     }
 
     /// Spends by any payment, and notifies the observer if there is one.
-    fn spend_observed<'l>(&self, key: &str, limit: &'l S::Limit, spend: Spend) -> S::Decision<'l> {
+    pub(in crate::local) fn spend_observed<'l>(
+        &self,
+        key: &str,
+        limit: &'l S::Limit,
+        spend: Spend,
+    ) -> S::Decision<'l> {
         self.with_observer(key, spend.cost, S::core, || self.spend_at(key, limit, spend).decision(limit))
     }
 

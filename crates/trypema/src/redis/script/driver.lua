@@ -103,7 +103,7 @@ end
 local function refund(check, state)
   local s = check.strategy
   local counts_until = check.extra + s.retention(check.limit)
-  if check.resets ~= check.times or counts_until <= now then
+  if check.resets ~= check.resets_at_take or counts_until <= now then
     return 0
   end
   local ttl = time_to_live(counts_until, now)

@@ -7,7 +7,7 @@
 --          for `hold`, `settle`, `renew` and `holders` <c16 id> <c8 digest of the request> <c8 attempt> <B how it ends> <I2 bytes of the
 --          limit>, then the limit, unless the verb has none,
 --          and for `heartbeat`, which has no strategy, <c8 instance> (extra is for how long it is live),
---          for `refund` <d end of the window that counted them, or 0> <I4 count that they joined>,
+--          for `refund` <d end of the window that counted them, or 0> <I4 count that they joined> <I4 resets at the take>,
 --          and for `lease` <d want> <d units back> <d recorded at> <d seen> <d live for> <I4 resets> <c8 instance>, and the same
 -- returns  <d now>, then for each check <B 1> <d number> and, for verbs that decide, stretches as `take` adds them,
 --          for `lease` after <I4 instances> <I4 resets>, and for it and `reserve` after the count that the units joined,

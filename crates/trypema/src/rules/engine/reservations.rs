@@ -29,11 +29,11 @@ pub(in crate::rules) use running::RunningSettlements;
 pub(in crate::rules) use waiting::Waitlist;
 
 use super::{Engine, PlanDecisions};
-use crate::check::{Check, Deadline, Receipts, TakeRequest};
+use crate::check::{Check, Deadline, DecideRequest, Receipts, TakeRequest};
 use crate::error::TrypemaError;
 use crate::observer::ReservationChange;
+use crate::provider::AnyReceipt;
 use crate::provider::failure_policy::{self, PolicyOf};
-use crate::provider::{AnyReceipt, RecordMode, RecordRequest};
 use crate::reservation::{ReservationName, ReserveRequest, ReserveResponse, ReservedCheck, SettleRequest};
 use crate::rules::plan::{Checks, Plan};
 use crate::rules::request::Request;
@@ -41,8 +41,8 @@ use crate::rules::reservation::{
     CounterName, NewReservation, Outstanding, Reservation, ReservationRef, ReserveOptions, SettleCosts,
     Settlement, valid_ttl,
 };
-use crate::strategy::Limit;
 use crate::strategy::reservations::ReserveAttempt;
+use crate::strategy::{Effect, Limit};
 
 impl Engine {
     /// Takes the cost of a request as an estimate, and returns it as a reservation to settle at what the
@@ -180,7 +180,7 @@ impl Engine {
                 deadline,
             };
             let request = ReserveRequest { take, name, attempt: attempt.number, ttl, is_debit: false };
-            let reserved = match provider.reserve(request).wait().await {
+            let reserved = match provider.all_or_nothing(request).wait().await {
                 Ok(response) => self.apply_policy(request, response, &policy_of).await,
                 Err(error) => Err(error),
             };
@@ -211,8 +211,8 @@ impl Engine {
             return Ok(response);
         }
         let receipts = (response.receipts.clone(), response.independent_receipts.clone());
-        let spend = self.backlog.reserve_verb(response.failures.len());
-        let decided = failure_policy::after_reserve(self.provider(), request, response, spend, policy_of);
+        let kept = self.backlog.receipts_for(response.failures.len());
+        let decided = failure_policy::after_reserve(self.provider(), request, response, kept, policy_of);
         if let Some(allowed) = decided.as_ref().ok().filter(|decided| decided.is_allowed()) {
             self.keep_here(request, allowed, policy_of, &mut lost);
             self.undo_later(lost);
@@ -229,7 +229,7 @@ impl Engine {
             let made = independent.iter().zip(&receipts.1).filter(|(_, reserved)| is_made(reserved));
             let ended: Vec<SettleRequest<'_>> =
                 made.map(|(check, _)| SettleRequest::at_estimate(*check, request.name.id)).collect();
-            self.provider().settle_all(&ended, deadline).wait().await;
+            self.provider().each(&ended, deadline).wait().await;
         }
         let mut denied = decided?;
         failure_policy::report_usage(self.provider(), request.take, &mut denied.decisions).await;
@@ -301,28 +301,30 @@ impl Engine {
         decisions: &mut PlanDecisions,
         parts: &mut ReservedParts,
     ) {
-        let candidates = plan.candidate_records(decisions);
-        if candidates.records.is_empty() {
+        let candidates = plan.candidate_requests(decisions);
+        if candidates.requests.is_empty() {
             return;
         }
-        let (mut reserved, mut recorded) = (Checks::default(), Checks::default());
-        for (record, outcome) in candidates.records.iter().zip(candidates.outcomes) {
-            let checks = match record.mode {
-                RecordMode::Take => &mut reserved,
+        let mut reserved = Checks::default();
+        let (mut recorded, mut outcomes): (Vec<DecideRequest<'_>>, _) = (Vec::new(), Vec::new());
+        for (candidate, outcome) in candidates.requests.into_iter().zip(candidates.outcomes) {
+            match candidate.effect {
+                Effect::Take => {
+                    reserved.checks.push(candidate.check);
+                    reserved.outcomes.push(outcome);
+                }
                 // A denied request holds no slot of a candidate either.
-                _ if matches!(record.check.limit, Limit::Concurrency(_)) => continue,
-                _ => &mut recorded,
-            };
-            checks.checks.push(record.check);
-            checks.outcomes.push(outcome);
+                _ if matches!(candidate.check.limit, Limit::Concurrency(_)) => {}
+                _ => {
+                    recorded.push(candidate);
+                    outcomes.push(outcome);
+                }
+            }
         }
         self.reserve_each(reserved, request, decisions, parts).await;
-        if !recorded.checks.is_empty() {
-            let mode = RecordMode::DeniedElsewhere;
-            let records = recorded.checks.iter().map(|check| RecordRequest { check: *check, mode });
-            let records: Vec<RecordRequest<'_>> = records.collect();
-            let results = self.provider().record_all(&records, request.deadline).wait().await;
-            decisions.add(recorded.outcomes, results);
+        if !recorded.is_empty() {
+            let results = self.provider().each(&recorded, request.deadline).wait().await;
+            decisions.add(outcomes, results);
         }
     }
 
@@ -340,7 +342,7 @@ impl Engine {
         let (checks, if_unreachable, receipts) = (&[], &[], Receipts::Unwanted);
         let take = TakeRequest { checks, independent: &shadow.checks, if_unreachable, receipts, deadline };
         let request = ReserveRequest { take, name, attempt: attempt.number, ttl, is_debit: false };
-        if let Ok(response) = self.provider().reserve(request).wait().await {
+        if let Ok(response) = self.provider().all_or_nothing(request).wait().await {
             self.undo_later(PendingUndo::of_lost(request, &response));
             parts.add(&shadow.outcomes, &response.independent_receipts);
             decisions.add(shadow.outcomes, response.independent);

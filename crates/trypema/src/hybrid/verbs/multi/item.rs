@@ -5,10 +5,9 @@ use crate::check::{Check, Deadline, IfUnreachable, Receipts, TakeRequest, valida
 use crate::decision::Decision;
 use crate::error::TrypemaError;
 use crate::hybrid::HybridRateLimiterProvider;
-use crate::hybrid::state::TakeArgs;
-use crate::hybrid::verbs::decide::{Attempt, CountCall, DecideResult, DecidedBy};
+use crate::hybrid::verbs::decide::{Attempt, CountCall, DecidedBy};
 use crate::hybrid::verbs::receipt::{HybridReceipt, UnitsOrigin};
-use crate::redis::{LimitedKey, RedisFailure, RedisKey, RedisReceipt};
+use crate::redis::{KeySpend, RedisFailure, RedisKey, RedisReceipt};
 use crate::strategy::{LeasedUnits, Strategy, with_strategy};
 
 /// A check with its key, its decision, and the receipt of its take.
@@ -35,7 +34,7 @@ impl HybridRateLimiterProvider {
             let decided_by = match check.is_postpaid {
                 true => DecidedBy::Redis,
                 false => with_strategy!(check.limit, |S, limit| {
-                    let take = TakeArgs { key: &key, limit, cost: check.cost };
+                    let take = KeySpend::new(&key, limit, check.cost);
                     HasHybridLimiter::<S>::limiter(self).shared.decided_by(take, count)
                 }),
             };
@@ -66,9 +65,9 @@ impl HybridRateLimiterProvider {
     /// Decides a check without spending; `None` if Redis has to decide.
     fn peek_leased(&self, check: &Check<'_>, key: &RedisKey) -> Option<Decision> {
         with_strategy!(check.limit, |S, limit| {
-            let take = TakeArgs { key, limit, cost: check.cost };
+            let take = KeySpend::new(key, limit, check.cost);
             let found = HasHybridLimiter::<S>::limiter(self).shared.peek(take);
-            found.map(|found| S::core(&found.decision::<S>(limit)))
+            found.map(|found| S::core(&found.decision(limit)))
         })
     }
 
@@ -134,7 +133,7 @@ impl HybridRateLimiterProvider {
         with_strategy!(item.check.limit, |S, limit| {
             let shared = &HasHybridLimiter::<S>::limiter(self).shared;
             let replied_at = shared.instance.clock.now();
-            shared.table.with_or_insert(TakeArgs { key: &item.key, limit, cost }, replied_at, |entry| {
+            shared.table.with_or_insert(KeySpend::new(&item.key, limit, cost), replied_at, |entry| {
                 if entry.holding.limit() == limit {
                     entry.holding.remember_group_denial(cost, replied_at, decision);
                 }
@@ -180,21 +179,18 @@ impl HybridRateLimiterProvider {
         let decision = with_strategy!(check.limit, |S, limit| {
             let limiter = HasHybridLimiter::<S>::limiter(self);
             let on_spent = |units: LeasedUnits| spent.push(units);
-            let attempt = Attempt { count: CountCall::No, deadline: Some(deadline.before_rollback()) };
-            match limiter.shared.decide(TakeArgs { key, limit, cost: check.cost }, attempt, on_spent).await? {
-                DecideResult::Decided(found) => {
+            let mut attempt = Attempt { count: CountCall::No, deadline: Some(deadline.before_rollback()) };
+            let take = KeySpend::new(key, limit, check.cost);
+            match limiter.shared.decide(take, &mut attempt, on_spent).await? {
+                Some(found) => {
                     receipt = limiter.leased_receipt(key, limit, spent);
-                    S::core(&found.decision::<S>(limit))
+                    S::core(&found.decision(limit))
                 }
-                DecideResult::NeedsRedis(deadline) => {
-                    let reserved = limiter
-                        .redis()
-                        .reserve_without_policy(deadline, LimitedKey { key, limit }, check.cost)
-                        .await?;
-                    receipt = reserved
-                        .receipt
-                        .map(|receipt| HybridReceipt::new::<S>(key, UnitsOrigin::Redis(receipt)));
-                    S::core(&reserved.decision)
+                None => {
+                    let deadline = attempt.deadline(limiter.redis());
+                    let taken = limiter.redis().take_with_receipt_without_policy(deadline, take).await?;
+                    receipt = taken.receipt.map(|receipt| limiter.redis_receipt(key, receipt));
+                    S::core(&taken.decision)
                 }
             }
         });
@@ -209,10 +205,10 @@ impl HybridRateLimiterProvider {
         let mut spent = Vec::new();
         with_strategy!(check.limit, |S, limit| {
             let limiter = HasHybridLimiter::<S>::limiter(self);
-            let take = TakeArgs { key, limit, cost: check.cost };
+            let take = KeySpend::new(key, limit, check.cost);
             let found =
                 limiter.shared.decide_now(take, CountCall::No, |units: LeasedUnits| spent.push(units))?;
-            let decision = S::core(&found.decision::<S>(limit));
+            let decision = S::core(&found.decision(limit));
             item.decision = Some(decision);
             item.receipt = limiter.leased_receipt(key, limit, spent);
             Some(decision.is_allowed())

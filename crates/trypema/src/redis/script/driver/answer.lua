@@ -28,7 +28,7 @@ local function read_check()
     check.limit, at = check.strategy.read(argument, at)
   end
   if check.verb == REFUND then
-    check.window_end, check.count, at = struct.unpack('<dI4', argument, at)
+    check.window_end, check.count, check.resets_at_take, at = struct.unpack('<dI4I4', argument, at)
   end
   if check.verb == LEASE then
     check.lease = {need = check.cost, length = check.extra}
