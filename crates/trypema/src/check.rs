@@ -9,7 +9,7 @@ use crate::strategy::{Limit, Payment, Spend};
 
 #[cfg(any(feature = "_redis", feature = "rules"))]
 pub(crate) use multi::{
-    CheckResult, Deadline, DecideRequest, Failed, IfUnreachable, Receipts, TakeRequest, TakeResponse, Verb,
+    CheckResult, Deadline, DecideRequest, Failed, IfUnreachable, Receipts, TakeRequest, TakeResponse,
 };
 
 /// A cost to take from the limit of one key.

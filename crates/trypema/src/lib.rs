@@ -319,7 +319,7 @@ pub mod local;
 pub mod observer;
 #[cfg(doctest)]
 mod pages;
-#[cfg(feature = "rules")]
+#[cfg(any(feature = "_redis", feature = "rules"))]
 mod provider;
 mod rate_limiter;
 #[cfg(feature = "_redis")]

@@ -32,7 +32,7 @@ pub use receipt::{DecisionWithReceipt, Granted, LocalReceipt};
 #[cfg(feature = "_redis")]
 pub(crate) use limiter::TimedOutcome;
 pub(crate) use map::Bound;
-#[cfg(feature = "rules")]
+#[cfg(any(feature = "_redis", feature = "rules"))]
 pub(crate) use multi::HasLocalLimiter;
 pub(crate) use provider::LimiterConfig;
 #[cfg(all(feature = "rules", feature = "_redis"))]

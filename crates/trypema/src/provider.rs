@@ -1,295 +1,72 @@
 //! The verbs that rules, middleware and the server call on any provider.
 //!
-//! A verb is a type: its arguments, how each provider runs it, and its result ([`verbs`]; `redis/verb.rs` has its row in
-//! the scripts). A provider runs it on single counters, each by itself ([`ProviderVerb`]), or on several, all or nothing
+//! A verb is a type: its arguments, its result, and how each provider runs it ([`verbs`]; `redis/verb.rs` has its row in
+//! the scripts). A [`Provider`] runs it on single counters, each by itself ([`Verb`]), or on several, all or nothing
 //! ([`AtomicVerb`]). The result of each check is a decision, or the failure of the store.
 //!
 //! A provider knows nothing about rules. [`failure_policy`] is the layer above it, and decides the failed checks in
 //! the same way for every verb.
-#![cfg_attr(not(feature = "_redis"), allow(dead_code, reason = "counters in this process never fail"))]
+#![cfg_attr(
+    not(all(feature = "_redis", feature = "rules")),
+    allow(dead_code, reason = "counters in this process never fail, and only rules choose a provider")
+)]
 
+#[cfg(feature = "rules")]
+mod any;
+#[cfg(feature = "rules")]
 pub(crate) mod failure_policy;
 mod verbs;
 
-use std::pin::Pin;
-
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-use crate::check::{Check, Deadline, DecideRequest, IfUnreachable, TakeResponse};
-use crate::decision::Decision;
-use crate::error::TrypemaError;
+use crate::check::Check;
 #[cfg(feature = "_redis")]
-use crate::hybrid::HybridRateLimiterProvider;
+use crate::decision::Decision;
 use crate::local::LocalRateLimiterProvider;
 #[cfg(feature = "_redis")]
-use crate::redis::RedisRateLimiterProvider;
-use crate::strategy::RecordedUnits;
+use crate::redis::{CheckReply, CheckRequest, RedisFailure, RedisRateLimiterProvider};
+#[cfg(feature = "rules")]
+pub use any::OnStoreFailure;
+#[cfg(feature = "rules")]
+pub(crate) use any::{AnyReceipt, AtomicResult, AtomicVerb, MaybeReady, Provider, SubstituteReservation};
+#[cfg(feature = "rules")]
 pub(crate) use verbs::{RefundRequest, ResetRequest};
 
-#[cfg(not(feature = "_redis"))]
-use crate::check::Verb as ScriptVerb;
-#[cfg(feature = "_redis")]
-use crate::redis::ScriptVerb;
+/// A verb on single counters: its arguments for one of them.
+pub(crate) trait Verb: Copy + Send + Sync {
+    /// Its result, unless the store fails.
+    type Output: Send;
 
-/// A store of counters.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Provider<'p> {
-    Local(&'p LocalRateLimiterProvider),
-    #[cfg(feature = "_redis")]
-    Redis(&'p RedisRateLimiterProvider),
-    #[cfg(feature = "_redis")]
-    Hybrid(&'p HybridRateLimiterProvider),
-}
+    /// Returns the counter and the cost.
+    fn check(&self) -> &Check<'_>;
 
-/// A verb on single counters.
-pub(crate) trait ProviderVerb: ScriptVerb {
     /// Runs it in this process.
     fn run_local(&self, local: &LocalRateLimiterProvider) -> Self::Output;
 
-    /// Runs several. Most need no lease, and run in Redis.
+    /// Returns the request to the scripts of Redis; the result if Redis has nothing to do.
     #[cfg(feature = "_redis")]
+    fn request(&self, redis: &RedisRateLimiterProvider) -> Result<CheckRequest, Self::Output>;
+
+    /// Reads the reply of the scripts.
+    #[cfg(feature = "_redis")]
+    fn read(
+        &self,
+        redis: &RedisRateLimiterProvider,
+        reply: &CheckReply,
+    ) -> Result<Self::Output, RedisFailure>;
+
+    /// Returns the decision of which Redis notifies the observer.
+    #[cfg(feature = "_redis")]
+    fn observed<'o>(&self, output: &'o Self::Output) -> Option<&'o Decision> {
+        let _ = output;
+        None
+    }
+
+    /// Runs several with leases. Most need none, and run in Redis.
+    #[cfg(all(feature = "_redis", feature = "rules"))]
     fn run_hybrid<'a>(
         verbs: &'a [Self],
-        hybrid: &'a HybridRateLimiterProvider,
-        deadline: Deadline,
-    ) -> MaybeReady<'a, Vec<Result<Self::Output, TrypemaError>>>
-    where
-        Self: Sized,
-    {
-        MaybeReady::pending(hybrid.redis().each(verbs, deadline))
+        hybrid: &'a crate::hybrid::HybridRateLimiterProvider,
+        deadline: crate::check::Deadline,
+    ) -> any::MaybeReady<'a, Vec<Result<Self::Output, crate::TrypemaError>>> {
+        any::MaybeReady::pending(hybrid.redis().each(verbs, deadline))
     }
-}
-
-/// A verb on several counters, all or nothing. Its other checks are each taken independently.
-pub(crate) trait AtomicVerb: Copy + Send {
-    /// Identifies what was taken from one counter.
-    type Receipt: Send;
-
-    fn is_empty(&self) -> bool;
-
-    fn run_local(self, local: &LocalRateLimiterProvider) -> AtomicResult<Self::Receipt>;
-
-    #[cfg(feature = "_redis")]
-    fn run_redis(
-        self,
-        redis: &RedisRateLimiterProvider,
-    ) -> impl Future<Output = AtomicResult<Self::Receipt>> + Send;
-
-    /// Runs it with leases, if it can be made of leased units.
-    #[cfg(feature = "_redis")]
-    fn run_hybrid<'a>(
-        self,
-        hybrid: &'a HybridRateLimiterProvider,
-    ) -> MaybeReady<'a, AtomicResult<Self::Receipt>>
-    where
-        Self: 'a,
-    {
-        MaybeReady::pending(self.run_redis(hybrid.redis()))
-    }
-}
-
-/// The result of an [`AtomicVerb`]. An `Err` means that its checks are invalid. A failure of the store is the result of each
-/// check that it concerns.
-pub(crate) type AtomicResult<R> = Result<TakeResponse<R>, TrypemaError>;
-
-impl<'p> Provider<'p> {
-    /// Returns the deadline of a request that starts now.
-    pub(crate) fn deadline(self) -> Deadline {
-        match self {
-            Self::Local(_) => Deadline::NEVER,
-            #[cfg(feature = "_redis")]
-            Self::Redis(redis) => redis.deadline_from_now(),
-            #[cfg(feature = "_redis")]
-            Self::Hybrid(hybrid) => hybrid.redis().deadline_from_now(),
-        }
-    }
-
-    /// Whether every verb returns [`MaybeReady::Ready`], because the store is in this process.
-    pub(crate) fn is_immediate(self) -> bool {
-        matches!(self, Self::Local(_))
-    }
-
-    /// Runs a verb on several counters, all or nothing.
-    pub(crate) fn all_or_nothing<'a, V: AtomicVerb + 'a>(
-        self,
-        verb: V,
-    ) -> MaybeReady<'a, AtomicResult<V::Receipt>>
-    where
-        'p: 'a,
-    {
-        match self {
-            Self::Local(local) => MaybeReady::Ready(verb.run_local(local)),
-            #[cfg(feature = "_redis")]
-            _ if verb.is_empty() => MaybeReady::Ready(Ok(TakeResponse::empty())),
-            #[cfg(feature = "_redis")]
-            Self::Redis(redis) => MaybeReady::pending(verb.run_redis(redis)),
-            #[cfg(feature = "_redis")]
-            Self::Hybrid(hybrid) => verb.run_hybrid(hybrid),
-        }
-    }
-
-    /// Runs a verb on each counter by itself.
-    pub(crate) fn each<'a, V: ProviderVerb>(
-        self,
-        verbs: &'a [V],
-        deadline: Deadline,
-    ) -> MaybeReady<'a, Vec<Result<V::Output, TrypemaError>>>
-    where
-        'p: 'a,
-    {
-        let _ = deadline;
-        match self {
-            Self::Local(local) => {
-                MaybeReady::Ready(verbs.iter().map(|verb| Ok(verb.run_local(local))).collect())
-            }
-            #[cfg(feature = "_redis")]
-            Self::Redis(redis) => MaybeReady::pending(redis.each(verbs, deadline)),
-            #[cfg(feature = "_redis")]
-            Self::Hybrid(hybrid) => V::run_hybrid(verbs, hybrid, deadline),
-        }
-    }
-
-    /// Runs a verb on one counter.
-    pub(crate) async fn one<V: ProviderVerb>(
-        self,
-        verb: V,
-        deadline: Deadline,
-    ) -> Result<V::Output, TrypemaError> {
-        let missing = || Err(TrypemaError::InvalidChecks { reason: "internal error: no result".to_owned() });
-        let results = self.each(std::slice::from_ref(&verb), deadline).wait().await;
-        results.into_iter().next().unwrap_or_else(missing)
-    }
-
-    /// Returns whether a failed check with this policy stops its request. `None` is the policy that the
-    /// limiter was built with.
-    fn if_unreachable(self, policy: Option<OnStoreFailure>) -> IfUnreachable {
-        let _ = policy;
-        #[cfg(feature = "_redis")]
-        if let Some(redis) = self.redis() {
-            return redis.if_unreachable(policy);
-        }
-        IfUnreachable::Stop
-    }
-
-    /// Decides a check whose store has failed. Returns `None` if the policy is to return the error.
-    fn decide_without_store(
-        self,
-        request: &DecideRequest<'_>,
-        policy: Option<OnStoreFailure>,
-    ) -> Option<Decision> {
-        let _ = (request, policy);
-        #[cfg(feature = "_redis")]
-        return self.redis()?.decide_without_store(request, policy);
-        #[cfg(not(feature = "_redis"))]
-        None
-    }
-
-    /// Decides a check of a reservation whose store has failed. Returns `None` if the policy is to return the error.
-    fn reserve_without_store(
-        self,
-        check: &Check<'_>,
-        policy: Option<OnStoreFailure>,
-    ) -> Option<SubstituteReservation> {
-        let _ = (check, policy);
-        #[cfg(feature = "_redis")]
-        return self.redis()?.reserve_without_store(check, policy);
-        #[cfg(not(feature = "_redis"))]
-        None
-    }
-
-    /// Sets the cost of a check that [`reserve_without_store`](Self::reserve_without_store) has charged.
-    pub(crate) fn settle_without_store(
-        self,
-        check: &Check<'_>,
-        charged: RecordedUnits,
-        policy: Option<OnStoreFailure>,
-    ) {
-        let _ = (check, charged, policy);
-        #[cfg(feature = "_redis")]
-        if let Some(redis) = self.redis() {
-            redis.settle_without_store(check, charged, policy);
-        }
-    }
-
-    /// Refunds units that were counted in this process because the store had failed. Returns `None` if the
-    /// policy counts nothing here.
-    fn refund_without_store(self, check: &Check<'_>, policy: Option<OnStoreFailure>) -> Option<u64> {
-        let _ = (check, policy);
-        #[cfg(feature = "_redis")]
-        return self.redis()?.refund_without_store(check, policy);
-        #[cfg(not(feature = "_redis"))]
-        None
-    }
-
-    /// Returns the store that may fail.
-    #[cfg(feature = "_redis")]
-    fn redis(self) -> Option<&'p RedisRateLimiterProvider> {
-        match self {
-            Self::Local(_) => None,
-            Self::Redis(redis) => Some(redis),
-            Self::Hybrid(hybrid) => Some(hybrid.redis()),
-        }
-    }
-}
-
-/// The decision of a failure policy on a reservation.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct SubstituteReservation {
-    pub(crate) decision: Decision,
-    /// The units that the counters of this process recorded, if they counted any.
-    pub(crate) charged: Option<RecordedUnits>,
-}
-
-/// A result that is available immediately, or a future. A future that is dropped before its first poll has
-/// no effect.
-pub(crate) enum MaybeReady<'a, T> {
-    Ready(T),
-    Pending(Pin<Box<dyn Future<Output = T> + Send + 'a>>),
-}
-
-impl<'a, T> MaybeReady<'a, T> {
-    #[cfg(feature = "_redis")]
-    pub(crate) fn pending(future: impl Future<Output = T> + Send + 'a) -> Self {
-        Self::Pending(Box::pin(future))
-    }
-
-    /// Returns the result if it is available immediately.
-    pub(crate) fn ready(self) -> Option<T> {
-        match self {
-            Self::Ready(answer) => Some(answer),
-            Self::Pending(_) => None,
-        }
-    }
-
-    pub(crate) async fn wait(self) -> T {
-        match self {
-            Self::Ready(answer) => answer,
-            Self::Pending(answer) => answer.await,
-        }
-    }
-}
-
-/// Identifies a take of any provider, so that it can be refunded once.
-#[derive(Debug)]
-pub(crate) enum AnyReceipt {
-    Local(crate::local::LocalReceipt),
-    #[cfg(feature = "_redis")]
-    Redis(crate::redis::RedisReceipt),
-    #[cfg(feature = "_redis")]
-    Hybrid(crate::hybrid::HybridReceipt),
-    /// The take was counted in this process, because the store had failed.
-    Fallback,
-}
-
-/// The failure policy of one rule, in place of the one the limiter was built with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum OnStoreFailure {
-    /// The request ends with an error.
-    Error,
-    /// The rule lets the request pass.
-    Allow,
-    /// The rule denies the request, and says why.
-    Deny,
 }

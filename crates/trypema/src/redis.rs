@@ -75,8 +75,10 @@ pub use transport::{RedisConnection, RedisStats};
 pub(crate) use compat::WindowStrategy;
 pub(crate) use join::{all, both};
 pub(crate) use key_spend::KeySpend;
-pub(crate) use multi::{RefundByReceipt, ScriptVerb, has_limiter};
+pub(crate) use multi::{has_limiter, read_decision};
 pub(crate) use protocol::{CheckReply, CheckRequest};
+#[cfg(feature = "rules")]
+pub(crate) use protocol::{ReservationArgs, left_until, malformed};
 pub(crate) use provider::WindowOptions;
 pub(crate) use receipt::random;
 #[cfg(feature = "rules")]

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::check::{Check, TakeRequest, TakeResponse, Verb};
+use crate::check::{Check, TakeRequest, TakeResponse};
 use crate::clock::Timestamp;
 use crate::error::TrypemaError;
 use crate::strategy::RecordedUnits;
@@ -185,30 +185,5 @@ impl HeldReservation {
         };
         let (age, expires_in) = (between(entry.recorded, now), between(now, entry.expires_at));
         Self { id: entry.id, units: entry.units, age, expires_in }
-    }
-}
-
-impl Verb for SettleRequest<'_> {
-    type Output = SettledCheck;
-
-    fn check(&self) -> &Check<'_> {
-        &self.check
-    }
-}
-
-impl Verb for RenewRequest<'_> {
-    /// `None` if the counter does not know the reservation.
-    type Output = Option<RenewedCheck>;
-
-    fn check(&self) -> &Check<'_> {
-        &self.check
-    }
-}
-
-impl Verb for HoldersRequest<'_> {
-    type Output = Vec<HeldReservation>;
-
-    fn check(&self) -> &Check<'_> {
-        &self.check
     }
 }

@@ -15,15 +15,6 @@ use crate::strategy::{Effect, Payment, Spend};
 /// The decision on one check, or the failure of its store.
 pub(crate) type CheckResult = Result<Decision, TrypemaError>;
 
-/// A verb that a provider runs on single counters, each by itself: its arguments for one of them.
-pub(crate) trait Verb: Send + Sync {
-    /// Its result, unless the store fails.
-    type Output: Send;
-
-    /// Returns the counter and the cost.
-    fn check(&self) -> &Check<'_>;
-}
-
 /// Decides one check by itself.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DecideRequest<'a> {
@@ -52,14 +43,6 @@ impl<'a> DecideRequest<'a> {
     }
 }
 
-impl Verb for DecideRequest<'_> {
-    type Output = Decision;
-
-    fn check(&self) -> &Check<'_> {
-        &self.check
-    }
-}
-
 /// The checks of one request.
 #[derive(Clone, Copy)]
 pub(crate) struct TakeRequest<'a> {
@@ -74,6 +57,11 @@ pub(crate) struct TakeRequest<'a> {
 }
 
 impl TakeRequest<'_> {
+    /// Whether it has no checks.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.checks.is_empty() && self.independent.is_empty()
+    }
+
     /// Returns whether the request continues if the check at `index` fails.
     pub(crate) fn if_unreachable(&self, index: usize) -> IfUnreachable {
         self.if_unreachable.get(index).copied().unwrap_or(IfUnreachable::Stop)

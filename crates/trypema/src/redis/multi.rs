@@ -33,8 +33,6 @@ use crate::error::TrypemaError;
 use crate::observer::{Event, Failure};
 use crate::strategy::{Effect, LimitOf, ReplyReader, Spend, Strategy, Wire, with_strategy};
 
-pub(crate) use each::{RefundByReceipt, ScriptVerb};
-
 /// A provider that has a limiter of strategy `S`.
 pub(crate) trait HasRedisLimiter<S: LimitOf + Wire> {
     fn limiter(&self) -> &RedisLimiter<S>;
@@ -148,13 +146,11 @@ impl RedisRateLimiterProvider {
         checks: &[Check<'_>],
         receipts: &[Option<RedisReceipt>],
     ) -> Result<(), TrypemaError> {
-        let taken = checks.iter().zip(receipts);
-        let refunds: Vec<RefundByReceipt<'_>> = taken
-            .filter_map(|(check, receipt)| {
-                Some(RefundByReceipt { check: *check, receipt: receipt.as_ref()? })
-            })
-            .collect();
-        let refunded = self.each(&refunds, self.deadline_from_now()).await;
+        let deadline = self.deadline_from_now();
+        let taken =
+            checks.iter().zip(receipts).filter_map(|(check, receipt)| Some((check, receipt.as_ref()?)));
+        let refund = |(check, receipt)| self.refund_by_receipt(check, receipt, deadline);
+        let refunded = join::all(taken.map(refund)).await;
         refunded.into_iter().try_for_each(|refunded| refunded.map(|_| ()))
     }
 
@@ -338,7 +334,7 @@ impl RedisRateLimiterProvider {
 }
 
 /// Reads the decision on a spend from a reply. The reader is at the outcome.
-fn read_decision(
+pub(crate) fn read_decision(
     check: &Check<'_>,
     spend: Spend,
     reply: &CheckReply,

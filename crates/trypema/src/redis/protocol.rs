@@ -33,20 +33,20 @@ pub(crate) struct CheckRequest {
 
 /// The name of a reservation, and how it ends.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct ReservationArgs {
-    pub(super) id: [u8; 16],
+pub(crate) struct ReservationArgs {
+    pub(crate) id: [u8; 16],
     /// A digest of the request that makes the reservation.
-    pub(super) request: u64,
-    pub(super) attempt: u64,
+    pub(crate) request: u64,
+    pub(crate) attempt: u64,
     /// The number of the `Ending`.
-    pub(super) ending: u8,
+    pub(crate) ending: u8,
 }
 
 /// The reply of a script to one check.
 #[derive(Debug, Clone)]
 pub(crate) struct CheckReply {
     /// The time of the decision.
-    pub(super) now: Timestamp,
+    pub(crate) now: Timestamp,
     /// The numeric result of the verb.
     pub(crate) number: u64,
     /// What follows the number.
@@ -104,12 +104,12 @@ impl CheckRequest {
     }
 
     /// Returns the same request with the time of its verb.
-    pub(super) fn lasting(self, time: Duration) -> Self {
+    pub(crate) fn lasting(self, time: Duration) -> Self {
         Self { time_us: u64::try_from(time.as_micros()).unwrap_or(u64::MAX), ..self }
     }
 
     /// Returns the same request with the name of a reservation.
-    pub(super) fn naming(self, reservation: &ReservationArgs) -> Self {
+    pub(crate) fn naming(self, reservation: &ReservationArgs) -> Self {
         Self { arguments: reservation.with_limit(&self.arguments), ..self }
     }
 
@@ -221,6 +221,15 @@ impl CheckRequest {
 }
 
 impl CheckReply {
+    /// Returns what follows the number, as counts.
+    pub(crate) fn counts<const N: usize>(&self) -> Result<[u64; N], RedisFailure> {
+        let (mut counts, mut reader) = ([0; N], self.reader());
+        for count in &mut counts {
+            *count = reader.count().ok_or_else(malformed)?;
+        }
+        Ok(counts)
+    }
+
     pub(super) fn new(now: Timestamp, number: u64) -> Self {
         Self { now, number, inline: [0; INLINE], len: 0, long: None, spent: 0 }
     }
@@ -235,9 +244,19 @@ impl CheckReply {
     }
 
     /// Returns a reader of what follows the number.
-    pub(super) fn reader(&self) -> ReplyReader<'_> {
+    pub(crate) fn reader(&self) -> ReplyReader<'_> {
         ReplyReader::new(self.long.as_deref().unwrap_or_else(|| &self.inline[..self.len]))
     }
+}
+
+/// Returns the failure of a reply with an impossible number.
+pub(crate) fn malformed() -> RedisFailure {
+    RedisFailure::new(RedisFailureKind::BadReply, "the script's reply has an impossible number")
+}
+
+/// Returns the time from `now` until a time of the scripts.
+pub(crate) fn left_until(expires_at: u64, now: Timestamp) -> Duration {
+    Duration::from_micros(expires_at.saturating_sub(now.as_micros()))
 }
 
 /// Appends a time; -1 stands for the server's own.

@@ -111,7 +111,7 @@ impl VerbRow {
 
 impl Effect {
     /// Returns the verb that decides with this effect.
-    pub(super) fn verb(self) -> &'static VerbRow {
+    pub(crate) fn verb(self) -> &'static VerbRow {
         match self {
             Self::Take => TAKE,
             Self::Peek => PEEK,

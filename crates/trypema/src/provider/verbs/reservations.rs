@@ -1,21 +1,23 @@
 //! Reservations: they take units like a request, under an id, and are then settled, renewed and listed.
 
 #[cfg(feature = "_redis")]
-use crate::check::Deadline;
+use std::time::Duration;
+
 #[cfg(feature = "_redis")]
-use crate::error::TrypemaError;
-#[cfg(feature = "_redis")]
-use crate::hybrid::HybridRateLimiterProvider;
+use super::in_redis::*;
+use crate::check::Check;
 use crate::local::LocalRateLimiterProvider;
+use crate::provider::{AtomicResult, AtomicVerb, Verb};
 #[cfg(feature = "_redis")]
-use crate::provider::MaybeReady;
-use crate::provider::{AtomicResult, AtomicVerb, ProviderVerb};
+use crate::redis::{ReservationArgs, left_until, malformed};
 #[cfg(feature = "_redis")]
-use crate::redis::RedisRateLimiterProvider;
+use crate::reservation::{Ending, SettleStatus};
 use crate::reservation::{
     HeldReservation, HoldersRequest, RenewRequest, RenewedCheck, ReserveRequest, ReservedCheck,
     SettleRequest, SettledCheck,
 };
+#[cfg(feature = "_redis")]
+use crate::strategy::reservations::Entry;
 
 /// Reserves all checks of the request under its id, or none of them. A check that is reserved under this id already is
 /// allowed, and spends nothing again. It fails with [`ReservationConflict`](crate::TrypemaError::ReservationConflict) if
@@ -26,7 +28,7 @@ impl AtomicVerb for ReserveRequest<'_> {
     type Receipt = ReservedCheck;
 
     fn is_empty(&self) -> bool {
-        AtomicVerb::is_empty(&self.take)
+        self.take.is_empty()
     }
 
     fn run_local(self, local: &LocalRateLimiterProvider) -> AtomicResult<ReservedCheck> {
@@ -34,20 +36,62 @@ impl AtomicVerb for ReserveRequest<'_> {
     }
 
     #[cfg(feature = "_redis")]
-    async fn run_redis(self, redis: &RedisRateLimiterProvider) -> AtomicResult<ReservedCheck> {
+    async fn run_redis(self, redis: &Redis) -> AtomicResult<ReservedCheck> {
         redis.reserve_by_name(self).await
     }
 }
 
-impl ProviderVerb for SettleRequest<'_> {
+/// How a reservation ends, as numbers of the scripts.
+#[cfg(feature = "_redis")]
+mod ending {
+    pub(super) const AT_COST: u8 = 0;
+    pub(super) const AT_ESTIMATE: u8 = 1;
+    pub(super) const UNDONE: u8 = 2;
+    /// Added to the number if the settlement is remembered.
+    pub(super) const REMEMBERED: u8 = 8;
+}
+
+impl Verb for SettleRequest<'_> {
+    type Output = SettledCheck;
+
+    fn check(&self) -> &Check<'_> {
+        &self.check
+    }
+
     fn run_local(&self, local: &LocalRateLimiterProvider) -> SettledCheck {
         local.settle(self)
     }
 
     #[cfg(feature = "_redis")]
+    fn request(&self, redis: &Redis) -> Result<CheckRequest, SettledCheck> {
+        let (attempt, ending, marked_for) = match self.ending {
+            Ending::Cost => (0, ending::AT_COST, Duration::ZERO),
+            Ending::Estimate => (0, ending::AT_ESTIMATE, Duration::ZERO),
+            Ending::Undone { attempt, marked_for } => (attempt, ending::UNDONE, marked_for),
+        };
+        let ending = if self.is_remembered { ending + ending::REMEMBERED } else { ending };
+        let name = ReservationArgs { id: self.id.0, attempt, ending, ..ReservationArgs::default() };
+        let request = redis.request(verb::SETTLE, &self.check).spending(self.check.cost.into());
+        Ok(request.lasting(marked_for).naming(&name))
+    }
+
+    #[cfg(feature = "_redis")]
+    fn read(&self, _: &Redis, reply: &CheckReply) -> Result<SettledCheck, RedisFailure> {
+        let status = match reply.number {
+            1 => SettleStatus::Settled,
+            2 => SettleStatus::SettledBefore,
+            3 => SettleStatus::NoRoom,
+            _ => SettleStatus::Unknown,
+        };
+        let [reserved, counted, refunded, expires_at] = reply.counts()?;
+        let expires_in = left_until(expires_at, reply.now);
+        Ok(SettledCheck { status, reserved, counted, refunded, expires_in })
+    }
+
+    #[cfg(feature = "_redis")]
     fn run_hybrid<'a>(
         requests: &'a [Self],
-        hybrid: &'a HybridRateLimiterProvider,
+        hybrid: &'a Hybrid,
         deadline: Deadline,
     ) -> MaybeReady<'a, Vec<Result<SettledCheck, TrypemaError>>> {
         MaybeReady::pending(async move {
@@ -62,14 +106,51 @@ impl ProviderVerb for SettleRequest<'_> {
     }
 }
 
-impl ProviderVerb for RenewRequest<'_> {
+impl Verb for RenewRequest<'_> {
+    /// `None` if the counter does not know the reservation.
+    type Output = Option<RenewedCheck>;
+
+    fn check(&self) -> &Check<'_> {
+        &self.check
+    }
+
     fn run_local(&self, local: &LocalRateLimiterProvider) -> Option<RenewedCheck> {
         local.renew(self)
     }
+
+    #[cfg(feature = "_redis")]
+    fn request(&self, redis: &Redis) -> Result<CheckRequest, Option<RenewedCheck>> {
+        let name = ReservationArgs { id: self.id.0, ..ReservationArgs::default() };
+        Ok(redis.request(verb::RENEW, &self.check).lasting(self.ttl).naming(&name))
+    }
+
+    #[cfg(feature = "_redis")]
+    fn read(&self, _: &Redis, reply: &CheckReply) -> Result<Option<RenewedCheck>, RedisFailure> {
+        let [was_left, expires_in] = reply.counts()?.map(|at| left_until(at, reply.now));
+        Ok((reply.number == 1).then_some(RenewedCheck { was_left, expires_in }))
+    }
 }
 
-impl ProviderVerb for HoldersRequest<'_> {
+impl Verb for HoldersRequest<'_> {
+    type Output = Vec<HeldReservation>;
+
+    fn check(&self) -> &Check<'_> {
+        &self.check
+    }
+
     fn run_local(&self, local: &LocalRateLimiterProvider) -> Vec<HeldReservation> {
         local.holders_of(&self.check)
+    }
+
+    #[cfg(feature = "_redis")]
+    fn request(&self, redis: &Redis) -> Result<CheckRequest, Vec<HeldReservation>> {
+        Ok(redis.request(verb::HOLDERS, &self.check).naming(&ReservationArgs::default()))
+    }
+
+    #[cfg(feature = "_redis")]
+    fn read(&self, _: &Redis, reply: &CheckReply) -> Result<Vec<HeldReservation>, RedisFailure> {
+        let reader = &mut reply.reader();
+        let entry = |_| Some(HeldReservation::new(&Entry::read(reader)?, reply.now));
+        (0..reply.number).map(entry).collect::<Option<_>>().ok_or_else(malformed)
     }
 }

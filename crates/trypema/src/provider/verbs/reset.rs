@@ -1,8 +1,10 @@
 //! Deletes a counter and its reservations.
 
-use crate::check::{Check, Verb};
+#[cfg(feature = "_redis")]
+use super::in_redis::*;
+use crate::check::Check;
 use crate::local::LocalRateLimiterProvider;
-use crate::provider::ProviderVerb;
+use crate::provider::Verb;
 
 /// Deletes the counter of a check. The result is whether there was one.
 #[derive(Debug, Clone, Copy)]
@@ -16,20 +18,29 @@ impl Verb for ResetRequest<'_> {
     fn check(&self) -> &Check<'_> {
         &self.check
     }
-}
 
-impl ProviderVerb for ResetRequest<'_> {
     fn run_local(&self, local: &LocalRateLimiterProvider) -> bool {
         local.reset_with_reservations(&self.check)
     }
 
     #[cfg(feature = "_redis")]
+    fn request(&self, redis: &Redis) -> Result<CheckRequest, bool> {
+        Ok(redis.request(verb::RESET, &self.check))
+    }
+
+    #[cfg(feature = "_redis")]
+    fn read(&self, redis: &Redis, reply: &CheckReply) -> Result<bool, RedisFailure> {
+        redis.forget_fallback(&self.check);
+        Ok(reply.number > 0)
+    }
+
+    #[cfg(feature = "_redis")]
     fn run_hybrid<'a>(
         requests: &'a [Self],
-        hybrid: &'a crate::hybrid::HybridRateLimiterProvider,
-        deadline: crate::check::Deadline,
-    ) -> super::super::MaybeReady<'a, Vec<Result<bool, crate::error::TrypemaError>>> {
-        super::super::MaybeReady::pending(async move {
+        hybrid: &'a Hybrid,
+        deadline: Deadline,
+    ) -> MaybeReady<'a, Vec<Result<bool, TrypemaError>>> {
+        MaybeReady::pending(async move {
             let forget = || requests.iter().for_each(|request| hybrid.forget(&request.check));
             forget();
             let results = hybrid.redis().each(requests, deadline).await;
@@ -37,22 +48,5 @@ impl ProviderVerb for ResetRequest<'_> {
             forget();
             results
         })
-    }
-}
-
-#[cfg(feature = "_redis")]
-mod in_redis {
-    use super::ResetRequest;
-    use crate::redis::{CheckReply, CheckRequest, RedisFailure, RedisRateLimiterProvider, ScriptVerb, verb};
-
-    impl ScriptVerb for ResetRequest<'_> {
-        fn request(&self, redis: &RedisRateLimiterProvider) -> Result<CheckRequest, bool> {
-            Ok(redis.request(verb::RESET, &self.check))
-        }
-
-        fn read(&self, redis: &RedisRateLimiterProvider, reply: &CheckReply) -> Result<bool, RedisFailure> {
-            redis.forget_fallback(&self.check);
-            Ok(reply.number > 0)
-        }
     }
 }

@@ -1,21 +1,19 @@
 //! Takes several checks, all or nothing.
 
+#[cfg(feature = "_redis")]
+use super::in_redis::*;
 use crate::check::{DecideRequest, Receipts, TakeRequest, TakeResponse};
-#[cfg(feature = "_redis")]
-use crate::hybrid::HybridRateLimiterProvider;
 use crate::local::LocalRateLimiterProvider;
-#[cfg(feature = "_redis")]
-use crate::provider::MaybeReady;
 use crate::provider::{AnyReceipt, AtomicResult, AtomicVerb};
 #[cfg(feature = "_redis")]
-use crate::redis::{RedisRateLimiterProvider, all, both};
+use crate::redis::both;
 use crate::strategy::Effect;
 
 impl AtomicVerb for TakeRequest<'_> {
     type Receipt = AnyReceipt;
 
     fn is_empty(&self) -> bool {
-        self.checks.is_empty() && self.independent.is_empty()
+        TakeRequest::is_empty(self)
     }
 
     fn run_local(self, local: &LocalRateLimiterProvider) -> AtomicResult<AnyReceipt> {
@@ -29,12 +27,12 @@ impl AtomicVerb for TakeRequest<'_> {
     }
 
     #[cfg(feature = "_redis")]
-    async fn run_redis(self, redis: &RedisRateLimiterProvider) -> AtomicResult<AnyReceipt> {
+    async fn run_redis(self, redis: &Redis) -> AtomicResult<AnyReceipt> {
         Ok(redis.take(self).await?.map_receipts(AnyReceipt::Redis))
     }
 
     #[cfg(feature = "_redis")]
-    fn run_hybrid<'a>(self, hybrid: &'a HybridRateLimiterProvider) -> MaybeReady<'a, AtomicResult<AnyReceipt>>
+    fn run_hybrid<'a>(self, hybrid: &'a Hybrid) -> MaybeReady<'a, AtomicResult<AnyReceipt>>
     where
         Self: 'a,
     {

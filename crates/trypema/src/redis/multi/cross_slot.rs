@@ -10,7 +10,7 @@ use super::super::batcher::CallOptions;
 use super::super::join;
 use super::super::provider::RedisRateLimiterProvider;
 use super::super::verb::{self, VerbRow};
-use super::{DecidedCheckResult, KeyedCheck, RefundByReceipt, is_allowed, is_denied};
+use super::{DecidedCheckResult, KeyedCheck, is_allowed, is_denied};
 use crate::check::{Deadline, IfUnreachable, TakeRequest};
 use crate::decision::Decision;
 use crate::strategy::Limit;
@@ -121,12 +121,11 @@ impl RedisRateLimiterProvider {
     /// Refunds takes by their receipts. If a refund fails, its units stay spent, which is the stricter outcome.
     async fn refund_taken(&self, keyed: &[KeyedCheck<'_>], taken: &[DecidedCheckResult], deadline: Deadline) {
         let taken = keyed.iter().zip(taken);
-        let refunds: Vec<RefundByReceipt<'_>> = taken
-            .filter_map(|(keyed, taken)| {
-                Some(RefundByReceipt { check: keyed.check, receipt: taken.as_ref().ok()?.receipt.as_ref()? })
-            })
-            .collect();
-        self.each(&refunds, deadline).await;
+        let refund = |(keyed, taken): (&KeyedCheck<'_>, &DecidedCheckResult)| {
+            let request = self.refund_request(&keyed.check, taken.as_ref().ok()?.receipt.as_ref()?)?;
+            Some(self.store.send(request, CallOptions::with_deadline(deadline.until())))
+        };
+        join::all(taken.filter_map(refund)).await;
     }
 
     /// Sends each check independently and concurrently. Checks of one slot share a batch.

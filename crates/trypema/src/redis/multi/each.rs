@@ -1,48 +1,21 @@
 //! Verbs on single counters, each by itself: in one script call if possible.
 
-use super::{HasRedisLimiter, KeyedCheck, read_decision};
-use crate::check::{Check, Deadline, DecideRequest, Verb};
+use super::{HasRedisLimiter, KeyedCheck};
+use crate::check::{Check, Deadline};
 use crate::clock::{Clock, SystemClock};
-use crate::decision::Decision;
 use crate::error::TrypemaError;
+use crate::provider::Verb;
 use crate::redis::batcher::CallOptions;
-use crate::redis::failure::RedisFailure;
 use crate::redis::key::RedisKey;
-use crate::redis::protocol::{CheckReply, CheckRequest};
+use crate::redis::protocol::{CheckRequest, malformed};
 use crate::redis::provider::RedisRateLimiterProvider;
 use crate::redis::receipt::RedisReceipt;
 use crate::redis::verb::VerbRow;
-use crate::strategy::{Effect, Spend, with_strategy};
-
-/// A verb that the scripts run.
-pub(crate) trait ScriptVerb: Verb {
-    /// Returns the request; the result if Redis has nothing to do.
-    fn request(&self, redis: &RedisRateLimiterProvider) -> Result<CheckRequest, Self::Output>;
-
-    /// Reads the reply.
-    fn read(
-        &self,
-        redis: &RedisRateLimiterProvider,
-        reply: &CheckReply,
-    ) -> Result<Self::Output, RedisFailure>;
-
-    /// Returns the decision of which the observer is notified.
-    fn observed<'o>(&self, output: &'o Self::Output) -> Option<&'o Decision> {
-        let _ = output;
-        None
-    }
-}
-
-/// Refunds the take of a receipt.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RefundByReceipt<'a> {
-    pub(crate) check: Check<'a>,
-    pub(crate) receipt: &'a RedisReceipt,
-}
+use crate::strategy::with_strategy;
 
 impl RedisRateLimiterProvider {
     /// Runs a verb on each counter by itself. Notifies the observer of decisions and failures.
-    pub(crate) async fn each<V: ScriptVerb>(
+    pub(crate) async fn each<V: Verb>(
         &self,
         verbs: &[V],
         deadline: Deadline,
@@ -75,6 +48,34 @@ impl RedisRateLimiterProvider {
         verbs.iter().zip(results).filter_map(result).collect()
     }
 
+    /// Runs a verb on one counter.
+    pub(crate) async fn one<V: Verb>(&self, verb: V, deadline: Deadline) -> Result<V::Output, TrypemaError> {
+        let missing = || Err(malformed().into());
+        self.each(std::slice::from_ref(&verb), deadline).await.into_iter().next().unwrap_or_else(missing)
+    }
+
+    /// Refunds the units of a receipt that still count. Returns their number.
+    pub(super) async fn refund_by_receipt(
+        &self,
+        check: &Check<'_>,
+        receipt: &RedisReceipt,
+        deadline: Deadline,
+    ) -> Result<u64, TrypemaError> {
+        let key = RedisKey::encode(check.key);
+        with_strategy!(check.limit, |S, limit| {
+            let limiter = HasRedisLimiter::<S>::limiter(self);
+            limiter.refund_with_deadline(deadline.until(), &key, limit, receipt).await
+        })
+    }
+
+    /// Returns the request for a refund; `None` if the receipt belongs to another key or strategy.
+    pub(crate) fn refund_request(&self, check: &Check<'_>, receipt: &RedisReceipt) -> Option<CheckRequest> {
+        let key = RedisKey::encode(check.key);
+        with_strategy!(check.limit, |S, limit| {
+            HasRedisLimiter::<S>::limiter(self).refund_request(&key, limit, receipt)
+        })
+    }
+
     /// Returns a request for a check that costs nothing.
     pub(crate) fn request(&self, verb: &'static VerbRow, check: &Check<'_>) -> CheckRequest {
         let key = RedisKey::encode(check.key);
@@ -82,45 +83,5 @@ impl RedisRateLimiterProvider {
             let limit = verb.has_limit.then_some(limit);
             HasRedisLimiter::<S>::limiter(self).request(verb, &key, limit)
         })
-    }
-}
-
-impl ScriptVerb for DecideRequest<'_> {
-    fn request(&self, redis: &RedisRateLimiterProvider) -> Result<CheckRequest, Decision> {
-        Ok(redis.request(self.effect.verb(), &self.check).spending(self.spend()))
-    }
-
-    fn read(&self, _redis: &RedisRateLimiterProvider, reply: &CheckReply) -> Result<Decision, RedisFailure> {
-        let decision = read_decision(&self.check, self.spend(), reply, &mut reply.reader())?;
-        if self.effect == Effect::DeniedElsewhere && decision.is_allowed() {
-            // It costs nothing.
-            return read_decision(&self.check, Spend::NOTHING, reply, &mut reply.reader());
-        }
-        Ok(decision)
-    }
-
-    fn observed<'o>(&self, decision: &'o Decision) -> Option<&'o Decision> {
-        (self.effect != Effect::Peek).then_some(decision)
-    }
-}
-
-impl Verb for RefundByReceipt<'_> {
-    type Output = u64;
-
-    fn check(&self) -> &Check<'_> {
-        &self.check
-    }
-}
-
-impl ScriptVerb for RefundByReceipt<'_> {
-    fn request(&self, redis: &RedisRateLimiterProvider) -> Result<CheckRequest, u64> {
-        let key = RedisKey::encode(self.check.key);
-        with_strategy!(self.check.limit, |S, limit| {
-            HasRedisLimiter::<S>::limiter(redis).refund_request(&key, limit, self.receipt).ok_or(0)
-        })
-    }
-
-    fn read(&self, _redis: &RedisRateLimiterProvider, reply: &CheckReply) -> Result<u64, RedisFailure> {
-        Ok(reply.number)
     }
 }

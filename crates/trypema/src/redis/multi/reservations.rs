@@ -9,28 +9,19 @@ use std::time::Duration;
 use super::super::batcher::CallOptions;
 use super::super::failure::{RedisFailure, RedisFailureKind};
 use super::super::join;
-use super::super::protocol::{CheckReply, CheckReplyResult, CheckRequest, ReservationArgs};
+use super::super::protocol::{
+    CheckReply, CheckReplyResult, CheckRequest, ReservationArgs, left_until, malformed,
+};
 use super::super::provider::RedisRateLimiterProvider;
-use super::super::verb::{self, VerbRow};
-use super::{DecidedCheckResult, KeyedCheck, ScriptVerb, is_denied, read_decision};
+use super::super::verb;
+use super::{DecidedCheckResult, KeyedCheck, is_denied, read_decision};
 use crate::check::{Check, Failed, IfUnreachable, validate};
-use crate::clock::{Clock, SystemClock, Timestamp};
+use crate::clock::{Clock, SystemClock};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
 use crate::local::without_room;
-use crate::reservation::{
-    Ending, HeldReservation, HoldersRequest, RenewRequest, RenewedCheck, ReserveRequest, ReserveResponse,
-    ReservedCheck, SettleRequest, SettleStatus, SettledCheck,
-};
-use crate::strategy::reservations::Entry;
-use crate::strategy::{Payment, ReplyReader, Spend};
-
-/// How a reservation ends, as numbers of the scripts.
-const AT_COST: u8 = 0;
-const AT_ESTIMATE: u8 = 1;
-const UNDONE: u8 = 2;
-/// Added to the number if the settlement is remembered.
-const REMEMBERED: u8 = 8;
+use crate::reservation::{ReserveRequest, ReserveResponse, ReservedCheck, SettleRequest};
+use crate::strategy::{Payment, Spend};
 
 /// The answer of the script to one check of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -248,17 +239,8 @@ impl RedisRateLimiterProvider {
 
     fn reserve_request(&self, keyed: &KeyedCheck<'_>, request: &ReserveRequest<'_>) -> CheckRequest {
         let (name, attempt) = (request.name, request.attempt);
-        let name = ReservationArgs { id: name.id.0, request: name.request, attempt, ending: AT_COST };
+        let name = ReservationArgs { id: name.id.0, request: name.request, attempt, ending: 0 };
         self.check_request(keyed, verb::RESERVE).lasting(request.ttl).naming(&name)
-    }
-
-    fn table_request(
-        &self,
-        verb: &'static VerbRow,
-        check: &Check<'_>,
-        name: ReservationArgs,
-    ) -> CheckRequest {
-        self.request(verb, check).spending(check.cost.into()).naming(&name)
     }
 }
 
@@ -286,77 +268,4 @@ fn read_reserved(keyed: &KeyedCheck<'_>, reply: &CheckReply) -> ReserveResult {
         _ => decision,
     };
     Ok(ReserveReply { answer, decision, expires_in: left_until(expires_at, reply.now) })
-}
-
-impl ScriptVerb for SettleRequest<'_> {
-    fn request(&self, redis: &RedisRateLimiterProvider) -> Result<CheckRequest, SettledCheck> {
-        let (attempt, ending, marked_for) = match self.ending {
-            Ending::Cost => (0, AT_COST, Duration::ZERO),
-            Ending::Estimate => (0, AT_ESTIMATE, Duration::ZERO),
-            Ending::Undone { attempt, marked_for } => (attempt, UNDONE, marked_for),
-        };
-        let ending = if self.is_remembered { ending + REMEMBERED } else { ending };
-        let name = ReservationArgs { id: self.id.0, attempt, ending, ..ReservationArgs::default() };
-        Ok(redis.table_request(verb::SETTLE, &self.check, name).lasting(marked_for))
-    }
-
-    fn read(&self, _: &RedisRateLimiterProvider, reply: &CheckReply) -> Result<SettledCheck, RedisFailure> {
-        let status = match reply.number {
-            1 => SettleStatus::Settled,
-            2 => SettleStatus::SettledBefore,
-            3 => SettleStatus::NoRoom,
-            _ => SettleStatus::Unknown,
-        };
-        let [reserved, counted, refunded, expires_at] = counts(&mut reply.reader())?;
-        let expires_in = left_until(expires_at, reply.now);
-        Ok(SettledCheck { status, reserved, counted, refunded, expires_in })
-    }
-}
-
-impl ScriptVerb for RenewRequest<'_> {
-    fn request(&self, redis: &RedisRateLimiterProvider) -> Result<CheckRequest, Option<RenewedCheck>> {
-        let name = ReservationArgs { id: self.id.0, ..ReservationArgs::default() };
-        Ok(redis.table_request(verb::RENEW, &self.check, name).lasting(self.ttl))
-    }
-
-    fn read(
-        &self,
-        _: &RedisRateLimiterProvider,
-        reply: &CheckReply,
-    ) -> Result<Option<RenewedCheck>, RedisFailure> {
-        let [was_left, expires_in] = counts(&mut reply.reader())?.map(|at| left_until(at, reply.now));
-        Ok((reply.number == 1).then_some(RenewedCheck { was_left, expires_in }))
-    }
-}
-
-impl ScriptVerb for HoldersRequest<'_> {
-    fn request(&self, redis: &RedisRateLimiterProvider) -> Result<CheckRequest, Vec<HeldReservation>> {
-        Ok(redis.table_request(verb::HOLDERS, &self.check, ReservationArgs::default()))
-    }
-
-    fn read(
-        &self,
-        _: &RedisRateLimiterProvider,
-        reply: &CheckReply,
-    ) -> Result<Vec<HeldReservation>, RedisFailure> {
-        let reader = &mut reply.reader();
-        let entry = |_| Some(HeldReservation::new(&Entry::read(reader)?, reply.now));
-        (0..reply.number).map(entry).collect::<Option<_>>().ok_or_else(malformed)
-    }
-}
-
-fn counts<const N: usize>(reader: &mut ReplyReader<'_>) -> Result<[u64; N], RedisFailure> {
-    let mut counts = [0; N];
-    for count in &mut counts {
-        *count = reader.count().ok_or_else(malformed)?;
-    }
-    Ok(counts)
-}
-
-fn malformed() -> RedisFailure {
-    RedisFailure::new(RedisFailureKind::BadReply, "the script's reply has an impossible number")
-}
-
-fn left_until(expires_at: u64, now: Timestamp) -> Duration {
-    Duration::from_micros(expires_at.saturating_sub(now.as_micros()))
 }

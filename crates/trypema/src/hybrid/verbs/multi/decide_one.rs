@@ -4,7 +4,6 @@ use super::HasHybridLimiter;
 use crate::check::{Check, CheckResult, Deadline, DecideRequest};
 use crate::hybrid::HybridRateLimiterProvider;
 use crate::hybrid::verbs::decide::{Attempt, CountCall};
-use crate::provider::Provider;
 use crate::redis::{KeySpend, RedisKey};
 use crate::strategy::{Effect, Payment, Strategy, with_strategy};
 
@@ -41,7 +40,7 @@ impl HybridRateLimiterProvider {
         }
         if request.payment != Payment::Prepaid {
             let request = DecideRequest { effect: Effect::Take, ..*request };
-            return Provider::Redis(self.redis()).one(request, deadline).await;
+            return self.redis.one(request, deadline).await;
         }
         let key = RedisKey::encode(check.key);
         with_strategy!(check.limit, |S, limit| {
