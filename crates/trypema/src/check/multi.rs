@@ -50,31 +50,28 @@ pub(crate) struct TakeRequest<'a> {
     pub(crate) checks: &'a [Check<'a>],
     /// Checks that are each taken on their own, whatever the results of the others.
     pub(crate) independent: &'a [Check<'a>],
-    /// One entry per check of `checks`; a missing entry means [`IfUnreachable::Stop`].
-    pub(crate) if_unreachable: &'a [IfUnreachable],
+    /// Whether the other checks may be spent although the server of a check of `checks` is unreachable: the failure policy
+    /// decides that one. A missing entry means that nothing is spent.
+    pub(crate) may_fail: &'a [bool],
     pub(crate) receipts: Receipts,
     pub(crate) deadline: Deadline,
 }
 
-impl TakeRequest<'_> {
+impl<'a> TakeRequest<'a> {
+    /// Returns a request that takes `checks` or, if one of them fails, nothing.
+    pub(crate) fn new(checks: &'a [Check<'a>], deadline: Deadline) -> Self {
+        Self { checks, independent: &[], may_fail: &[], receipts: Receipts::Unwanted, deadline }
+    }
+
     /// Whether it has no checks.
     pub(crate) fn is_empty(&self) -> bool {
         self.checks.is_empty() && self.independent.is_empty()
     }
 
     /// Returns whether the request continues if the check at `index` fails.
-    pub(crate) fn if_unreachable(&self, index: usize) -> IfUnreachable {
-        self.if_unreachable.get(index).copied().unwrap_or(IfUnreachable::Stop)
+    pub(crate) fn may_fail(&self, index: usize) -> bool {
+        self.may_fail.get(index).copied().unwrap_or(false)
     }
-}
-
-/// Whether the other checks may be spent although the server of this one is unreachable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum IfUnreachable {
-    /// Spend nothing.
-    Stop,
-    /// Spend the others; the failure policy decides this one.
-    Continue,
 }
 
 /// Whether the caller may refund the takes later.
@@ -87,7 +84,7 @@ pub(crate) enum Receipts {
 /// The results of a [`TakeRequest`].
 ///
 /// The checks of `checks` were spent if every decision allows and every failure was
-/// [`IfUnreachable::Continue`]; otherwise none was.
+/// allowed by `may_fail`; otherwise none was.
 #[derive(Debug)]
 pub(crate) struct TakeResponse<R> {
     /// One entry per check of `checks`. `None` for a check that failed, or that was skipped because another

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Verb;
-use crate::check::{Check, Deadline, DecideRequest, IfUnreachable, TakeResponse};
+use crate::check::{Check, Deadline, DecideRequest, TakeResponse};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
 #[cfg(feature = "_redis")]
@@ -122,15 +122,15 @@ impl<'p> Provider<'p> {
         results.into_iter().next().unwrap_or_else(missing)
     }
 
-    /// Returns whether a failed check with this policy stops its request. `None` is the policy that the
+    /// Returns whether the request of a failed check with this policy continues. `None` is the policy that the
     /// limiter was built with.
-    pub(super) fn if_unreachable(self, policy: Option<OnStoreFailure>) -> IfUnreachable {
+    pub(super) fn may_fail(self, policy: Option<OnStoreFailure>) -> bool {
         let _ = policy;
         #[cfg(feature = "_redis")]
         if let Some(redis) = self.redis() {
-            return redis.if_unreachable(policy);
+            return redis.may_fail(policy);
         }
-        IfUnreachable::Stop
+        false
     }
 
     /// Decides a check whose store has failed. Returns `None` if the policy is to return the error.

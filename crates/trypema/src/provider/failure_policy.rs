@@ -15,7 +15,7 @@
 
 use super::{AnyReceipt, OnStoreFailure, Provider, RefundRequest, SubstituteReservation};
 use crate::check::{
-    Check, CheckResult, Deadline, DecideRequest, Failed, IfUnreachable, Receipts, TakeRequest, TakeResponse,
+    Check, CheckResult, Deadline, DecideRequest, Failed, Receipts, TakeRequest, TakeResponse,
 };
 use crate::decision::Decision;
 use crate::error::TrypemaError;
@@ -31,16 +31,12 @@ pub(crate) fn as_built(_index: usize) -> Option<OnStoreFailure> {
     None
 }
 
-/// Returns, for each check, whether its failure stops the request. Empty for a provider that cannot fail.
-pub(crate) fn if_unreachable(
-    provider: Provider<'_>,
-    checks: &[Check<'_>],
-    policy_of: &PolicyOf<'_>,
-) -> Vec<IfUnreachable> {
+/// Returns, for each check, whether its request continues if it fails. Empty for a provider that cannot fail.
+pub(crate) fn may_fail(provider: Provider<'_>, checks: &[Check<'_>], policy_of: &PolicyOf<'_>) -> Vec<bool> {
     if provider.is_immediate() {
         return Vec::new();
     }
-    (0..checks.len()).map(|index| provider.if_unreachable(policy_of(index))).collect()
+    (0..checks.len()).map(|index| provider.may_fail(policy_of(index))).collect()
 }
 
 /// Decides the failed checks of a take, all or nothing with the other checks.

@@ -126,7 +126,7 @@ impl RedisRateLimiterProvider {
         receipts: Receipts,
     ) -> Result<MultiDecision<RedisReceipt>, TrypemaError> {
         let deadline = self.deadline_from_now();
-        let request = TakeRequest { checks, independent: &[], if_unreachable: &[], receipts, deadline };
+        let request = TakeRequest { receipts, ..TakeRequest::new(checks, deadline) };
         self.take(request).await?.into_multi_decision()
     }
 

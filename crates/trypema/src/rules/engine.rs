@@ -281,13 +281,12 @@ impl Engine {
         let deadline = provider.deadline();
         let response = {
             let policy_of = plan.policy_of(&enforced.outcomes);
-            let if_unreachable = failure_policy::if_unreachable(provider, &enforced.checks, &policy_of);
+            let may_fail = failure_policy::may_fail(provider, &enforced.checks, &policy_of);
             let request = TakeRequest {
-                checks: &enforced.checks,
                 independent: &log_only.checks,
-                if_unreachable: &if_unreachable,
+                may_fail: &may_fail,
                 receipts,
-                deadline,
+                ..TakeRequest::new(&enforced.checks, deadline)
             };
             let response = provider.all_or_nothing(request).wait().await?;
             failure_policy::after_take(provider, request, response, &policy_of).await?
@@ -309,11 +308,8 @@ impl Engine {
             return None;
         }
         let request = TakeRequest {
-            checks: &enforced.checks,
             independent: &log_only.checks,
-            if_unreachable: &[],
-            receipts: Receipts::Unwanted,
-            deadline: Deadline::NEVER,
+            ..TakeRequest::new(&enforced.checks, Deadline::NEVER)
         };
         let response = match provider.all_or_nothing(request).ready()? {
             Ok(response) => response,

@@ -55,7 +55,7 @@ impl HybridRateLimiterProvider {
         receipts: Receipts,
     ) -> Result<MultiDecision<HybridReceipt>, TrypemaError> {
         let deadline = self.redis.deadline_from_now();
-        let request = TakeRequest { checks, independent: &[], if_unreachable: &[], receipts, deadline };
+        let request = TakeRequest { receipts, ..TakeRequest::new(checks, deadline) };
         let mut response = self.take(request).await?;
         let is_missing = |index: &usize| response.decisions[*index].is_none();
         let missing: Vec<usize> = (0..checks.len()).filter(is_missing).collect();

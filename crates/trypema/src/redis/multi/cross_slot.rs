@@ -11,7 +11,7 @@ use super::super::join;
 use super::super::provider::RedisRateLimiterProvider;
 use super::super::verb::{self, VerbRow};
 use super::{DecidedCheckResult, KeyedCheck, is_allowed, is_denied};
-use crate::check::{Deadline, IfUnreachable, TakeRequest};
+use crate::check::{Deadline, TakeRequest};
 use crate::decision::Decision;
 use crate::strategy::Limit;
 
@@ -160,8 +160,5 @@ fn replace_decisions(replies: &mut [DecidedCheckResult], decisions: Vec<Option<D
 
 /// Whether a check failed whose failure stops the request.
 fn has_to_stop(replies: &[DecidedCheckResult], request: TakeRequest<'_>) -> bool {
-    replies
-        .iter()
-        .enumerate()
-        .any(|(index, reply)| reply.is_err() && request.if_unreachable(index) == IfUnreachable::Stop)
+    replies.iter().enumerate().any(|(index, reply)| reply.is_err() && !request.may_fail(index))
 }

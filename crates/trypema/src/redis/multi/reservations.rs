@@ -15,7 +15,7 @@ use super::super::protocol::{
 use super::super::provider::RedisRateLimiterProvider;
 use super::super::verb;
 use super::{DecidedCheckResult, KeyedCheck, is_denied, read_decision};
-use crate::check::{Check, Failed, IfUnreachable, validate};
+use crate::check::{Check, Failed, validate};
 use crate::clock::{Clock, SystemClock};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
@@ -170,7 +170,7 @@ impl RedisRateLimiterProvider {
         let mut replies = self.reserve_each(keyed, request, options).await;
         let is_kept = |(index, reply): (usize, &ReserveResult)| match reply {
             Ok(reply) => reply.is_reserved(),
-            Err(_) => request.take.if_unreachable(index) == IfUnreachable::Continue,
+            Err(_) => request.take.may_fail(index),
         };
         if !replies.iter().enumerate().all(is_kept) {
             self.undo_fitting(keyed, &mut replies, request).await;

@@ -5,19 +5,16 @@ use super::super::key::RedisKey;
 use super::super::key_spend::KeySpend;
 use super::super::provider::RedisRateLimiterProvider;
 use super::HasRedisLimiter;
-use crate::check::{Check, DecideRequest, IfUnreachable};
+use crate::check::{Check, DecideRequest};
 use crate::decision::Decision;
 use crate::provider::{OnStoreFailure, SubstituteReservation};
 use crate::strategy::{Effect, RecordedUnits, Strategy, with_strategy};
 
 impl RedisRateLimiterProvider {
-    /// Returns whether a failed check with this policy stops its request. `None` is the policy that the limiter was built
-    /// with.
-    pub(crate) fn if_unreachable(&self, policy: Option<OnStoreFailure>) -> IfUnreachable {
-        match self.policy(policy) {
-            OnFailure::Fail | OnFailure::Deny => IfUnreachable::Stop,
-            OnFailure::Allow | OnFailure::Local { .. } => IfUnreachable::Continue,
-        }
+    /// Returns whether the request of a failed check with this policy continues. `None` is the policy that the limiter was
+    /// built with.
+    pub(crate) fn may_fail(&self, policy: Option<OnStoreFailure>) -> bool {
+        matches!(self.policy(policy), OnFailure::Allow | OnFailure::Local { .. })
     }
 
     /// Decides a check. Returns `None` if the policy is to return the error.

@@ -29,7 +29,7 @@ pub(in crate::rules) use running::RunningSettlements;
 pub(in crate::rules) use waiting::Waitlist;
 
 use super::{Engine, PlanDecisions};
-use crate::check::{Check, Deadline, DecideRequest, Receipts, TakeRequest};
+use crate::check::{Check, Deadline, DecideRequest, TakeRequest};
 use crate::error::TrypemaError;
 use crate::observer::ReservationChange;
 use crate::provider::AnyReceipt;
@@ -171,13 +171,11 @@ impl Engine {
                 LogOnlyRules::DecideInTheEnd => Checks::default(),
             };
             let policy_of = plan.policy_of(&enforced.outcomes);
-            let if_unreachable = failure_policy::if_unreachable(provider, &enforced.checks, &policy_of);
+            let may_fail = failure_policy::may_fail(provider, &enforced.checks, &policy_of);
             let take = TakeRequest {
-                checks: &enforced.checks,
                 independent: &log_only.checks,
-                if_unreachable: &if_unreachable,
-                receipts: Receipts::Unwanted,
-                deadline,
+                may_fail: &may_fail,
+                ..TakeRequest::new(&enforced.checks, deadline)
             };
             let request = ReserveRequest { take, name, attempt: attempt.number, ttl, is_debit: false };
             let reserved = match provider.all_or_nothing(request).wait().await {
@@ -339,8 +337,7 @@ impl Engine {
         if shadow.checks.is_empty() {
             return;
         }
-        let (checks, if_unreachable, receipts) = (&[], &[], Receipts::Unwanted);
-        let take = TakeRequest { checks, independent: &shadow.checks, if_unreachable, receipts, deadline };
+        let take = TakeRequest { independent: &shadow.checks, ..TakeRequest::new(&[], deadline) };
         let request = ReserveRequest { take, name, attempt: attempt.number, ttl, is_debit: false };
         if let Ok(response) = self.provider().all_or_nothing(request).wait().await {
             self.undo_later(PendingUndo::of_lost(request, &response));

@@ -1,7 +1,7 @@
 //! One check of an all-or-nothing request: deciding, taking and undoing it.
 
 use super::HasHybridLimiter;
-use crate::check::{Check, Deadline, IfUnreachable, Receipts, TakeRequest, validate_take};
+use crate::check::{Check, Deadline, Receipts, TakeRequest, validate_take};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
 use crate::hybrid::HybridRateLimiterProvider;
@@ -89,19 +89,13 @@ impl HybridRateLimiterProvider {
             return true;
         }
         let checks: Vec<Check<'_>> = in_redis.iter().map(|index| items[*index].check).collect();
-        let if_unreachable: Vec<IfUnreachable> =
-            in_redis.iter().map(|index| request.if_unreachable(*index)).collect();
+        let may_fail: Vec<bool> = in_redis.iter().map(|index| request.may_fail(*index)).collect();
         // Without leased checks nothing will have to be undone, and takes without receipts cost Redis less.
         let receipts = if in_redis.len() < items.len() { Receipts::Wanted } else { request.receipts };
         let deadline =
             if in_redis.len() < items.len() { request.deadline.of_first_step() } else { request.deadline };
-        let redis_request = TakeRequest {
-            checks: &checks,
-            independent: &[],
-            if_unreachable: &if_unreachable,
-            receipts,
-            deadline,
-        };
+        let redis_request =
+            TakeRequest { may_fail: &may_fail, receipts, ..TakeRequest::new(&checks, deadline) };
         let mut taken = match self.redis.take(redis_request).await {
             Ok(taken) => taken,
             Err(error) => {
@@ -111,7 +105,7 @@ impl HybridRateLimiterProvider {
         };
         let mut may_go_on = taken.is_allowed();
         for failed in taken.failures {
-            may_go_on &= if_unreachable.get(failed.index) == Some(&IfUnreachable::Continue);
+            may_go_on &= redis_request.may_fail(failed.index);
             if let Some(item) = in_redis.get(failed.index).and_then(|index| items.get_mut(*index)) {
                 item.failure = Some(failed.error);
             }
@@ -155,7 +149,7 @@ impl HybridRateLimiterProvider {
                 }
                 Err(failure) => {
                     items[index].failure = Some(self.report_failure(&items[index], failure));
-                    request.if_unreachable(index) == IfUnreachable::Continue
+                    request.may_fail(index)
                 }
             };
             if !may_go_on {

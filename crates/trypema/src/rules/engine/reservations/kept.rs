@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::backlog::PendingUndo;
 
-use crate::check::{Check, Deadline, DecideRequest, Receipts, TakeRequest};
+use crate::check::{Check, Deadline, DecideRequest, TakeRequest};
 use crate::clock::Timestamp;
 use crate::error::TrypemaError;
 use crate::provider::failure_policy::PolicyOf;
@@ -271,13 +271,7 @@ async fn reserve_in_store(
     PartInStore { part, ttl }: PartInStore<'_>,
     deadline: Deadline,
 ) -> StoreAnswer {
-    let take = TakeRequest {
-        checks: &[],
-        independent: std::slice::from_ref(check),
-        if_unreachable: &[],
-        receipts: Receipts::Unwanted,
-        deadline,
-    };
+    let take = TakeRequest { independent: std::slice::from_ref(check), ..TakeRequest::new(&[], deadline) };
     let request = ReserveRequest { take, name: part.name, attempt: part.attempt, ttl, is_debit: true };
     let Ok(response) = provider.all_or_nothing(request).wait().await else { return StoreAnswer::Failed };
     match (response.independent.first(), response.independent_receipts.first()) {

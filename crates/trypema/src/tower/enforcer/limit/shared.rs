@@ -66,13 +66,7 @@ impl CounterRef {
 
     fn try_take(&self, cost: u64) -> Option<Result<Decision, TrypemaError>> {
         let (provider, check) = (self.provider(), [self.check(cost)]);
-        let request = TakeRequest {
-            checks: &check,
-            independent: &[],
-            if_unreachable: &[],
-            receipts: Receipts::Unwanted,
-            deadline: provider.deadline(),
-        };
+        let request = TakeRequest::new(&check, provider.deadline());
         let taken = provider.all_or_nothing(request).ready()?;
         Some(taken.and_then(|taken| only(taken.decisions.into_iter().flatten())))
     }
@@ -103,14 +97,9 @@ impl CounterRef {
 
     async fn take(&self, cost: u64, receipts: Receipts) -> Result<TakenCheck, TrypemaError> {
         let (provider, check) = (self.provider(), [self.check(cost)]);
-        let if_unreachable = failure_policy::if_unreachable(provider, &check, &as_built);
-        let request = TakeRequest {
-            checks: &check,
-            independent: &[],
-            if_unreachable: &if_unreachable,
-            receipts,
-            deadline: provider.deadline(),
-        };
+        let may_fail = failure_policy::may_fail(provider, &check, &as_built);
+        let request =
+            TakeRequest { may_fail: &may_fail, receipts, ..TakeRequest::new(&check, provider.deadline()) };
         let taken = provider.all_or_nothing(request).wait().await?;
         let mut taken = failure_policy::after_take(provider, request, taken, &as_built).await?;
         let receipt = taken.receipts.pop().flatten();
