@@ -24,5 +24,5 @@ pub use state::{CallTally, Holding, LeaseDecision, LocalDecision, Maintenance, P
 pub(crate) use verbs::HybridOptions;
 pub use verbs::{
     AbsoluteHybridRateLimiter, HybridKeyHandle, HybridLimiter, HybridRateLimiterProvider, HybridReceipt,
-    HybridStats, HybridWindowLimiter, Split, SuppressedHybridRateLimiter,
+    HybridStats, Split, SuppressedHybridRateLimiter,
 };

@@ -32,8 +32,6 @@ pub use receipt::{DecisionWithReceipt, Granted, LocalReceipt};
 #[cfg(feature = "_redis")]
 pub(crate) use limiter::TimedOutcome;
 pub(crate) use map::Bound;
-#[cfg(any(feature = "_redis", feature = "rules"))]
-pub(crate) use multi::HasLocalLimiter;
 pub(crate) use provider::LimiterConfig;
 #[cfg(all(feature = "rules", feature = "_redis"))]
 pub(crate) use reservations::without_room;

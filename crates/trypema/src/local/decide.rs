@@ -1,10 +1,10 @@
 //! Decides single checks of any strategy.
 
-use super::multi::{HasLocalLimiter, TakeOptions};
+use super::multi::TakeOptions;
 use super::provider::LocalRateLimiterProvider;
 use crate::check::{Check, DecideRequest};
 use crate::decision::Decision;
-use crate::strategy::{Effect, Limit, Strategy, with_strategy};
+use crate::strategy::{Effect, Strategy, with_strategy};
 
 impl LocalRateLimiterProvider {
     /// Decides a check, and notifies the observer unless it is a peek.
@@ -14,7 +14,7 @@ impl LocalRateLimiterProvider {
             return self.record_denied_elsewhere(check);
         }
         with_strategy!(check.limit, |S, limit| {
-            let (limiter, spend) = (HasLocalLimiter::<S>::limiter(self), request.spend());
+            let (limiter, spend) = (self.limiter::<S>(), request.spend());
             S::core(&match request.effect {
                 Effect::Peek => limiter.peek_at(check.key, limit, spend).decision(limit),
                 _ => limiter.spend_observed(check.key, limit, spend),
@@ -28,7 +28,7 @@ impl LocalRateLimiterProvider {
     fn record_denied_elsewhere(&self, check: &Check<'_>) -> Decision {
         let started = self.observed_from();
         let decision = self.deny_elsewhere(check);
-        if !decision.is_allowed() || matches!(check.limit, Limit::Suppressed(_)) {
+        if !decision.is_allowed() || check.limit.counts_denied_elsewhere() {
             self.notify_decisions(started, std::iter::once((check, &decision)));
         }
         decision

@@ -20,7 +20,7 @@ use crate::decision::{Decision, DecisionTime};
 use crate::error::TrypemaError;
 use crate::local::{Granted, TimedOutcome};
 use crate::observer::{Event, Failure};
-use crate::strategy::{Call, Concurrency, Effect, ReplyReader, Spend, Strategy, Wire};
+use crate::strategy::{Call, Effect, ReplyReader, Spend, Strategy, Wire};
 use crate::waiting::WaitQueues;
 
 /// A limiter of one strategy, shared through Redis by every process that uses the same server and prefix.
@@ -286,9 +286,8 @@ impl<S: Wire> RedisLimiter<S> {
     }
 
     fn named_request(&self, verb: &'static VerbRow, name: Vec<u8>, limit: Option<&S::Limit>) -> CheckRequest {
-        // The state of a concurrency limit is a table of reservations itself.
-        let helpers: &[Helper] =
-            if verb.is_of_table() && S::NUMBER == Concurrency::NUMBER { &[] } else { verb.helpers };
+        // The state of units that are held is a table of reservations itself.
+        let helpers: &[Helper] = if verb.is_of_table() && S::IS_HELD { &[] } else { verb.helpers };
         let helpers = helpers.iter().map(|helper| helper.name(&name)).collect();
         let mut arguments = Vec::with_capacity(64);
         if let Some(limit) = limit {
@@ -368,7 +367,7 @@ impl<S: Wire> RedisLimiter<S> {
 
     /// Returns the start time of a call, if there is an observer that needs it.
     pub(crate) fn started(&self) -> Option<Timestamp> {
-        self.store.observer().map(|_| ClockSource::System.now())
+        self.store.started()
     }
 
     /// Notifies the observer of a decision.

@@ -31,12 +31,7 @@ use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
 use crate::observer::{Event, Failure};
-use crate::strategy::{Effect, LimitOf, ReplyReader, Spend, Strategy, Wire, with_strategy};
-
-/// A provider that has a limiter of strategy `S`.
-pub(crate) trait HasRedisLimiter<S: LimitOf + Wire> {
-    fn limiter(&self) -> &RedisLimiter<S>;
-}
+use crate::strategy::{Effect, ReplyReader, Spend, Strategy, with_strategy};
 
 /// A check with its encoded key.
 #[derive(Debug, Clone)]
@@ -272,7 +267,7 @@ impl RedisRateLimiterProvider {
 
     fn check_request(&self, keyed: &KeyedCheck<'_>, verb: &'static VerbRow) -> CheckRequest {
         with_strategy!(keyed.check.limit, |S, limit| {
-            HasRedisLimiter::<S>::limiter(self).request(verb, &keyed.key, Some(limit)).spending(keyed.spend)
+            self.limiter::<S>().request(verb, &keyed.key, Some(limit)).spending(keyed.spend)
         })
     }
 
@@ -283,7 +278,7 @@ impl RedisRateLimiterProvider {
         options: CallOptions,
     ) -> Result<(), RedisFailure> {
         with_strategy!(keyed.check.limit, |S, limit| {
-            HasRedisLimiter::<S>::limiter(self).charge_outage_units(&keyed.key, limit, options).await
+            self.limiter::<S>().charge_outage_units(&keyed.key, limit, options).await
         })
     }
 
@@ -345,33 +340,3 @@ pub(crate) fn read_decision(
         Ok(S::core(&found.decision(limit)))
     })
 }
-
-/// Implements `$trait` for `$provider`, with the field of each strategy's limiter.
-macro_rules! has_limiter {
-    ($trait:ident, $provider:ident, $limiter:ident, $($strategy:ident: $field:ident),+ $(,)?) => {
-        $(
-            impl $trait<$crate::strategy::$strategy> for $provider {
-                fn limiter(&self) -> &$limiter<$crate::strategy::$strategy> {
-                    &self.$field
-                }
-            }
-        )+
-    };
-    ($trait:ident, $provider:ident, $limiter:ident) => {
-        $crate::redis::has_limiter! {
-            $trait,
-            $provider,
-            $limiter,
-            Absolute: absolute,
-            Suppressed: suppressed,
-            TokenBucket: token_bucket,
-            SlidingWindow: sliding_window,
-            FixedWindow: fixed_window,
-            Abuse: abuse,
-            Concurrency: concurrency,
-        }
-    };
-}
-pub(crate) use has_limiter;
-
-has_limiter!(HasRedisLimiter, RedisRateLimiterProvider, RedisLimiter);

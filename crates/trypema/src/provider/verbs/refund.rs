@@ -3,7 +3,7 @@
 #[cfg(feature = "_redis")]
 use super::in_redis::*;
 use crate::check::Check;
-use crate::local::{HasLocalLimiter, LocalRateLimiterProvider};
+use crate::local::LocalRateLimiterProvider;
 use crate::provider::{AnyReceipt, Verb};
 use crate::strategy::with_strategy;
 
@@ -25,7 +25,7 @@ impl Verb for RefundRequest<'_> {
     fn run_local(&self, local: &LocalRateLimiterProvider) -> u64 {
         let check = &self.check;
         with_strategy!(check.limit, |S, limit| {
-            let limiter = HasLocalLimiter::<S>::limiter(local);
+            let limiter = local.limiter::<S>();
             match self.receipt {
                 Some(AnyReceipt::Local(receipt)) => limiter.refund(check.key, limit, receipt),
                 None => limiter.refund_units(check.key, limit, check.cost),

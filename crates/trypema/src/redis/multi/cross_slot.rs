@@ -13,7 +13,6 @@ use super::super::verb::{self, VerbRow};
 use super::{DecidedCheckResult, KeyedCheck, is_allowed, is_denied};
 use crate::check::{Deadline, TakeRequest};
 use crate::decision::Decision;
-use crate::strategy::Limit;
 
 impl RedisRateLimiterProvider {
     pub(super) async fn take_across_slots(
@@ -101,13 +100,13 @@ impl RedisRateLimiterProvider {
         deadline: Deadline,
     ) {
         let recording = keyed.iter().zip(replies).filter_map(|(keyed, reply)| {
-            let is_denied = !reply.as_ref().ok()?.decision.is_allowed();
-            let verb = match keyed.check.limit {
+            let (decided, limit) = (reply.as_ref().ok()?, keyed.check.limit);
+            let verb = match decided.decision.is_allowed() {
                 // A take could get a slot that was released meanwhile, and nobody would release that again.
-                Limit::Concurrency(_) if is_denied => verb::DENIED_ELSEWHERE,
-                _ if is_denied => verb::TAKE_WITH_RECEIPT,
-                Limit::Suppressed(_) => verb::DENIED_ELSEWHERE,
-                _ => return None,
+                false if limit.is_held() => verb::DENIED_ELSEWHERE,
+                false => verb::TAKE_WITH_RECEIPT,
+                true if limit.counts_denied_elsewhere() => verb::DENIED_ELSEWHERE,
+                true => return None,
             };
             Some(async move {
                 // If the check would be admitted by now, the request is denied all the same.

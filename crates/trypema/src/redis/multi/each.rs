@@ -1,6 +1,6 @@
 //! Verbs on single counters, each by itself: in one script call if possible.
 
-use super::{HasRedisLimiter, KeyedCheck};
+use super::KeyedCheck;
 use crate::check::{Check, Deadline};
 use crate::clock::{Clock, SystemClock};
 use crate::error::TrypemaError;
@@ -63,7 +63,7 @@ impl RedisRateLimiterProvider {
     ) -> Result<u64, TrypemaError> {
         let key = RedisKey::encode(check.key);
         with_strategy!(check.limit, |S, limit| {
-            let limiter = HasRedisLimiter::<S>::limiter(self);
+            let limiter = self.limiter::<S>();
             limiter.refund_with_deadline(deadline.until(), &key, limit, receipt).await
         })
     }
@@ -71,9 +71,7 @@ impl RedisRateLimiterProvider {
     /// Returns the request for a refund; `None` if the receipt belongs to another key or strategy.
     pub(crate) fn refund_request(&self, check: &Check<'_>, receipt: &RedisReceipt) -> Option<CheckRequest> {
         let key = RedisKey::encode(check.key);
-        with_strategy!(check.limit, |S, limit| {
-            HasRedisLimiter::<S>::limiter(self).refund_request(&key, limit, receipt)
-        })
+        with_strategy!(check.limit, |S, limit| self.limiter::<S>().refund_request(&key, limit, receipt))
     }
 
     /// Returns a request for a check that costs nothing.
@@ -81,7 +79,7 @@ impl RedisRateLimiterProvider {
         let key = RedisKey::encode(check.key);
         with_strategy!(check.limit, |S, limit| {
             let limit = verb.has_limit.then_some(limit);
-            HasRedisLimiter::<S>::limiter(self).request(verb, &key, limit)
+            self.limiter::<S>().request(verb, &key, limit)
         })
     }
 }

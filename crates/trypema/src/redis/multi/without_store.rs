@@ -4,7 +4,6 @@ use super::super::fallback::OnFailure;
 use super::super::key::RedisKey;
 use super::super::key_spend::KeySpend;
 use super::super::provider::RedisRateLimiterProvider;
-use super::HasRedisLimiter;
 use crate::check::{Check, DecideRequest};
 use crate::decision::Decision;
 use crate::provider::{OnStoreFailure, SubstituteReservation};
@@ -26,7 +25,7 @@ impl RedisRateLimiterProvider {
         let (check, policy) = (&request.check, self.policy(policy));
         let key = RedisKey::encode(check.key);
         with_strategy!(check.limit, |S, limit| {
-            let limiter = HasRedisLimiter::<S>::limiter(self);
+            let limiter = self.limiter::<S>();
             let call = KeySpend { key: &key, limit, spend: request.spend() };
             let decision = S::core(&limiter.fallback.decide(policy, request.effect, call)?);
             if request.effect == Effect::Take {
@@ -45,7 +44,7 @@ impl RedisRateLimiterProvider {
         let (key, policy) = (RedisKey::encode(check.key), self.policy(policy));
         with_strategy!(check.limit, |S, limit| {
             let call = KeySpend { key: &key, limit, spend: check.spend() };
-            let (decision, charged) = HasRedisLimiter::<S>::limiter(self).fallback.reserve(policy, call)?;
+            let (decision, charged) = self.limiter::<S>().fallback.reserve(policy, call)?;
             Some(SubstituteReservation { decision, charged })
         })
     }
@@ -60,7 +59,7 @@ impl RedisRateLimiterProvider {
         let (key, policy) = (RedisKey::encode(check.key), self.policy(policy));
         with_strategy!(check.limit, |S, limit| {
             let call = KeySpend::new(&key, limit, check.cost);
-            HasRedisLimiter::<S>::limiter(self).fallback.settle(policy, call, charged);
+            self.limiter::<S>().fallback.settle(policy, call, charged);
         })
     }
 
@@ -80,14 +79,14 @@ impl RedisRateLimiterProvider {
         let key = RedisKey::encode(check.key);
         with_strategy!(check.limit, |S, limit| {
             let call = KeySpend::new(&key, limit, check.cost);
-            HasRedisLimiter::<S>::limiter(self).fallback.refund(policy, call)
+            self.limiter::<S>().fallback.refund(policy, call)
         })
     }
 
     /// Forgets the units of a counter that was reset: Redis must not be charged for them.
     pub(crate) fn forget_fallback(&self, check: &Check<'_>) {
         let key = RedisKey::encode(check.key);
-        with_strategy!(check.limit, |S, _limit| HasRedisLimiter::<S>::limiter(self).fallback.forget(&key));
+        with_strategy!(check.limit, |S, _limit| self.limiter::<S>().fallback.forget(&key));
     }
 
     pub(crate) fn policy(&self, policy: Option<OnStoreFailure>) -> OnFailure {

@@ -42,7 +42,7 @@ use crate::rules::reservation::{
     Settlement, valid_ttl,
 };
 use crate::strategy::reservations::ReserveAttempt;
-use crate::strategy::{Effect, Limit};
+use crate::strategy::Effect;
 
 impl Engine {
     /// Takes the cost of a request as an estimate, and returns it as a reservation to settle at what the
@@ -312,7 +312,7 @@ impl Engine {
                     reserved.outcomes.push(outcome);
                 }
                 // A denied request holds no slot of a candidate either.
-                _ if matches!(candidate.check.limit, Limit::Concurrency(_)) => {}
+                _ if candidate.check.limit.is_held() => {}
                 _ => {
                     recorded.push(candidate);
                     outcomes.push(outcome);

@@ -1,6 +1,5 @@
 //! Single checks of any strategy, for rules and middleware.
 
-use super::HasHybridLimiter;
 use crate::check::{Check, CheckResult, Deadline, DecideRequest};
 use crate::hybrid::HybridRateLimiterProvider;
 use crate::hybrid::verbs::decide::{Attempt, CountCall};
@@ -11,14 +10,14 @@ impl HybridRateLimiterProvider {
     /// Forgets the leases and denials of a counter that is reset.
     pub(crate) fn forget(&self, check: &Check<'_>) {
         let key = RedisKey::encode(check.key);
-        with_strategy!(check.limit, |S, _limit| HasHybridLimiter::<S>::limiter(self).forget(&key));
+        with_strategy!(check.limit, |S, _limit| self.limiter::<S>().forget(&key));
     }
 
     /// Forgets the denials of a counter that this instance remembers.
     pub(crate) fn forget_denials(&self, check: &Check<'_>) {
         let key = RedisKey::encode(check.key);
         with_strategy!(check.limit, |S, _limit| {
-            let table = &HasHybridLimiter::<S>::limiter(self).shared.table;
+            let table = &self.limiter::<S>().shared.table;
             table.with(&key, |entry| entry.holding.forget_denials());
         });
     }
@@ -44,7 +43,7 @@ impl HybridRateLimiterProvider {
         }
         let key = RedisKey::encode(check.key);
         with_strategy!(check.limit, |S, limit| {
-            let limiter = HasHybridLimiter::<S>::limiter(self);
+            let limiter = self.limiter::<S>();
             let started = limiter.redis().started();
             let attempt = Attempt { count: CountCall::Yes, deadline: Some(deadline.until()) };
             let found = limiter.take_outcome(KeySpend::new(&key, limit, check.cost), attempt).await;
