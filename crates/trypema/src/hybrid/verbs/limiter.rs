@@ -174,7 +174,7 @@ impl<S: Leasable> HybridLimiter<S> {
     }
 
     /// Takes `cost` if it fits, and issues a receipt for a later [`HybridLimiter::refund`].
-    pub async fn reserve<'l>(
+    pub async fn take_with_receipt<'l>(
         &self,
         key: &RedisKey,
         limit: &'l S::Limit,
@@ -186,7 +186,7 @@ impl<S: Leasable> HybridLimiter<S> {
             match self.shared.decide(take, &mut attempt, |units: LeasedUnits| spent.push(units)).await {
                 Ok(None) => {
                     let DecisionWithReceipt { decision, receipt } =
-                        self.redis().reserve(key, limit, cost).await?;
+                        self.redis().take_with_receipt(key, limit, cost).await?;
                     let receipt = receipt.map(|receipt| self.redis_receipt(key, receipt));
                     return Ok(DecisionWithReceipt { decision, receipt });
                 }

@@ -37,7 +37,7 @@ impl HybridRateLimiterProvider {
     }
 
     /// Same as [`take_all`](Self::take_all), with receipts for a later [`refund_all`](Self::refund_all).
-    pub async fn reserve_all(
+    pub async fn take_all_with_receipts(
         &self,
         checks: &[Check<'_>],
     ) -> Result<MultiDecision<HybridReceipt>, TrypemaError> {
@@ -72,7 +72,7 @@ impl HybridRateLimiterProvider {
         Ok(MultiDecision { is_allowed, decisions, receipts: Vec::new() })
     }
 
-    /// Refunds the takes of a [`reserve_all`](Self::reserve_all) by its receipts. `checks` must be the
+    /// Refunds the takes of a [`take_all_with_receipts`](Self::take_all_with_receipts) by its receipts. `checks` must be the
     /// same.
     pub async fn refund_all(
         &self,

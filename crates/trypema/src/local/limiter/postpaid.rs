@@ -49,7 +49,7 @@ impl<S: Strategy> LocalLimiter<S> {
     }
 
     /// Same as [`LocalLimiter::take_postpaid`], with a receipt for [`LocalLimiter::refund`].
-    pub fn reserve_postpaid<'l>(
+    pub fn take_postpaid_with_receipt<'l>(
         &self,
         key: &str,
         limit: &'l S::Limit,

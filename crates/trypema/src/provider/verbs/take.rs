@@ -19,7 +19,7 @@ impl AtomicVerb for TakeRequest<'_> {
     fn run_local(self, local: &LocalRateLimiterProvider) -> AtomicResult<AnyReceipt> {
         let taken = match self.receipts {
             Receipts::Unwanted => local.take_all(self.checks),
-            Receipts::Wanted => local.reserve_all(self.checks),
+            Receipts::Wanted => local.take_all_with_receipts(self.checks),
         };
         let take = |check| Ok(local.decide(&DecideRequest::new(Effect::Take, check)));
         let independent = self.independent.iter().copied().map(take).collect();

@@ -36,13 +36,13 @@ impl<S: Wire> RedisLimiter<S> {
     }
 
     /// Same as [`RedisLimiter::take_postpaid`], with a receipt for a later [`RedisLimiter::refund`].
-    pub async fn reserve_postpaid<'l>(
+    pub async fn take_postpaid_with_receipt<'l>(
         &self,
         key: &RedisKey,
         limit: &'l S::Limit,
         cost: u64,
     ) -> Result<DecisionWithReceipt<S::Decision<'l>, RedisReceipt>, TrypemaError> {
         let spend = Spend { cost, payment: Payment::Postpaid };
-        self.take_with_receipt(KeySpend { key, limit, spend }, Duration::ZERO).await
+        self.spend_with_receipt(KeySpend { key, limit, spend }, Duration::ZERO).await
     }
 }

@@ -17,30 +17,30 @@ use crate::strategy::{Effect, Wire};
 
 impl<S: Wire> RedisLimiter<S> {
     /// Takes `cost` if it fits, and issues a receipt for a later [`RedisLimiter::refund`].
-    pub async fn reserve<'l>(
+    pub async fn take_with_receipt<'l>(
         &self,
         key: &RedisKey,
         limit: &'l S::Limit,
         cost: u64,
     ) -> Result<DecisionWithReceipt<S::Decision<'l>, RedisReceipt>, TrypemaError> {
-        self.reserve_for(key, limit, cost, Duration::ZERO).await
+        self.take_with_receipt_for(key, limit, cost, Duration::ZERO).await
     }
 
-    /// Same as [`RedisLimiter::reserve`], for units that the caller may spend until `lease` has passed.
+    /// Same as [`RedisLimiter::take_with_receipt`], for units that the caller may spend until `lease` has passed.
     ///
     /// Redis counts the units at once, and records them at the end of the lease, or at the end of an aligned
     /// window if that is sooner (see [`RedisReceipt::recorded_at`]). So no interval sees more than the limit.
-    pub async fn reserve_for<'l>(
+    pub async fn take_with_receipt_for<'l>(
         &self,
         key: &RedisKey,
         limit: &'l S::Limit,
         cost: u64,
         lease: Duration,
     ) -> Result<DecisionWithReceipt<S::Decision<'l>, RedisReceipt>, TrypemaError> {
-        self.take_with_receipt(KeySpend::new(key, limit, cost), lease).await
+        self.spend_with_receipt(KeySpend::new(key, limit, cost), lease).await
     }
 
-    pub(super) async fn take_with_receipt<'l>(
+    pub(super) async fn spend_with_receipt<'l>(
         &self,
         call: KeySpend<'_, 'l, S::Limit>,
         lease: Duration,

@@ -41,8 +41,8 @@ use crate::rules::reservation::{
     CounterName, NewReservation, Outstanding, Reservation, ReservationRef, ReserveOptions, SettleCosts,
     Settlement, valid_ttl,
 };
-use crate::strategy::reservations::ReserveAttempt;
 use crate::strategy::Effect;
+use crate::strategy::reservations::ReserveAttempt;
 
 impl Engine {
     /// Takes the cost of a request as an estimate, and returns it as a reservation to settle at what the
