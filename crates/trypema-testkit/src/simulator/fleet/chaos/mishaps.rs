@@ -4,7 +4,7 @@ use super::Frame;
 use crate::random::Random;
 use crate::simulator::fleet::{Fault, Mishap};
 
-/// Returns some faults, in no order. In half of all fleets the store never loses data, so the law holds
+/// Returns some faults, in no order. In half of all fleets the store never loses data, so the invariant holds
 /// without exceptions.
 pub(super) fn drawn(frame: Frame, random: &mut Random) -> Vec<Mishap> {
     let mut mishaps = Vec::new();
