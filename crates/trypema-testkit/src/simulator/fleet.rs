@@ -34,7 +34,7 @@ mod store;
 mod traffic;
 mod world;
 
-pub use fault::{Fault, Mishap};
+pub use fault::{Fault, ScheduledFault};
 pub use invariant::{Broken, HasInvariant, Invariant, Refill};
 pub use journal::{Admission, Fate, Forgotten, Granted, Held, Journal, KeyJournal, Offered, Requests};
 pub use local_clock::LocalClock;
@@ -84,7 +84,7 @@ pub struct Fleet<S: Leasable> {
     /// The number of parts that each key is split into; 1 for no split. The limits are those of a part.
     pub parts: u32,
     /// The faults.
-    pub mishaps: Vec<Mishap>,
+    pub faults: Vec<ScheduledFault>,
     /// The interval at which held units are sampled; 0 for never.
     pub sample_us: u64,
     /// The seed of all randomness of the network.
@@ -105,7 +105,7 @@ impl<S: Leasable> Fleet<S> {
             clocks: vec![LocalClock::PERFECT],
             network: Network::of_millis(0, 0),
             parts: 1,
-            mishaps: Vec::new(),
+            faults: Vec::new(),
             sample_us: 0,
             seed: 0,
         }

@@ -3,7 +3,7 @@
 //! A seed always gives the same run. Seeds alternate between the strategies, so any range of seeds covers
 //! all of them.
 
-mod mishaps;
+mod faults;
 mod traffic;
 
 use std::time::Duration;
@@ -81,7 +81,7 @@ fn played<S: HasInvariant>(seed: u64) -> Played {
     let offers = traffic::drawn(frame, calls, &mut random);
     let fleet = fleet::<S>(seed, frame, &offers, &mut random);
     let invariants: Vec<Invariant> = fleet.limits.iter().map(S::invariant).collect();
-    let described = format!("{frame:?} {invariants:?} {:?} {:?}", fleet.network, fleet.mishaps);
+    let described = format!("{frame:?} {invariants:?} {:?} {:?}", fleet.network, fleet.faults);
     let journal = fleet.run(offers.into_iter());
     judged::<S>(&invariants, frame, &journal, &described)
 }
@@ -123,7 +123,7 @@ fn fleet<S: HasInvariant>(seed: u64, frame: Frame, offers: &[Offer], random: &mu
         clocks,
         network: network(random),
         parts: 1,
-        mishaps: mishaps::drawn(frame, random),
+        faults: faults::drawn(frame, random),
         sample_us: 0,
         seed: random.next_u64() ^ seed,
     }
