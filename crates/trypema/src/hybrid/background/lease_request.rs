@@ -8,8 +8,8 @@ use std::task::{Context, Poll};
 use futures_util::future::BoxFuture;
 
 use super::instance::Instance;
+use super::limiter_state::LimiterState;
 use super::queue::Task;
-use super::shared::Shared;
 use crate::clock::Timestamp;
 use crate::local::TimedOutcome;
 use crate::redis::{InstanceLiveness, LeaseArgs, LeaseResponse, RedisFailure, RedisKey};
@@ -45,7 +45,7 @@ impl<S: Leasable> LeaseRequest<S> {
     }
 }
 
-impl<S: Leasable> Shared<S> {
+impl<S: Leasable> LimiterState<S> {
     /// Sends a request and applies the reply. Returns the decision on the call that needed the lease, if the reply
     /// decides it, with the units that the call spent.
     pub(in crate::hybrid) fn send(
@@ -88,7 +88,7 @@ impl<S: Leasable> Shared<S> {
 
 /// A request that may be dropped before it is done.
 struct UnfinishedRequest<S: Leasable> {
-    shared: Arc<Shared<S>>,
+    shared: Arc<LimiterState<S>>,
     request: LeaseRequest<S>,
     state: SendState,
 }

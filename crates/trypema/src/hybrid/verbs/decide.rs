@@ -6,7 +6,7 @@ use futures_channel::oneshot;
 
 use crate::clock::{Clock, ClockSource, Span, SystemClock, Timestamp};
 use crate::decision::{Decision, DecisionTime};
-use crate::hybrid::background::{FinishInBackground, LeaseRequest, Shared};
+use crate::hybrid::background::{FinishInBackground, LeaseRequest, LimiterState};
 use crate::hybrid::state::{LeaseDecision, LocalDecision, RequestTiming};
 use crate::local::TimedOutcome;
 use crate::redis::{KeySpend, LeaseResponse, RedisFailure, RedisLimiter};
@@ -67,7 +67,7 @@ pub(super) enum DecidedBy {
     Denial(Decision),
 }
 
-impl<S: Leasable> Shared<S> {
+impl<S: Leasable> LimiterState<S> {
     /// Decides a call with leases, and waits for a lease if necessary. Passes each part that it spends to
     /// `on_spent`, with the time at which Redis recorded it. `None`: a plain take in Redis has to decide, before the
     /// deadline of the attempt.

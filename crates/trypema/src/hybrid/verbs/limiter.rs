@@ -9,7 +9,7 @@ use super::receipt::{HybridReceipt, SpentLease, UnitsOrigin};
 use super::split::Split;
 use crate::clock::Timestamp;
 use crate::error::TrypemaError;
-use crate::hybrid::background::Shared;
+use crate::hybrid::background::LimiterState;
 use crate::hybrid::state::HybridBound;
 use crate::local::{DecisionWithReceipt, Granted, TimedOutcome};
 use crate::redis::{
@@ -47,7 +47,7 @@ use crate::strategy::{Effect, Leasable, LeaseParams, LeasedUnits};
 /// Clones are cheap and share their state.
 #[derive(Debug)]
 pub struct HybridLimiter<S: Leasable> {
-    pub(super) shared: Arc<Shared<S>>,
+    pub(super) shared: Arc<LimiterState<S>>,
 }
 
 /// A receipt, and the key that its holder claims it is for.

@@ -1,4 +1,4 @@
-//! One strategy of an instance: the holdings of all its keys, and their lease requests.
+//! The state of a limiter, which its clones share: the holdings of all its keys, and their lease requests.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use crate::redis::{InstanceLiveness, LeaseResponse, RedisFailure, RedisFailureKi
 use crate::strategy::{Leasable, LeaseParams};
 
 #[derive(Debug)]
-pub(in crate::hybrid) struct Shared<S: Leasable> {
+pub(in crate::hybrid) struct LimiterState<S: Leasable> {
     pub(in crate::hybrid) redis: RedisLimiter<S>,
     pub(in crate::hybrid) table: Table<S>,
     pub(in crate::hybrid) instance: Arc<Instance>,
 }
 
-impl<S: Leasable> Shared<S> {
+impl<S: Leasable> LimiterState<S> {
     pub(in crate::hybrid) fn new(redis: RedisLimiter<S>, instance: &Arc<Instance>) -> Arc<Self> {
         let table = Table::new(instance.sync_us);
         Arc::new(Self { redis, table, instance: Arc::clone(instance) })
