@@ -367,12 +367,7 @@ pub use redis::{
     RedisRateLimiterOptions, RedisRateLimiterProvider, SlidingWindowRedisRateLimiter,
     SuppressedRedisRateLimiter, TokenBucketRedisRateLimiter,
 };
-pub use strategy::{
-    AbsoluteLimit, AbuseLimit, AbuseTier, ConcurrencyLimit, FixedWindowLimit, Limit, SlidingWindowLimit,
-    SuppressedLimit, TokenBucketLimits, TokenLimit,
-};
-#[cfg(feature = "calendar")]
-pub use strategy::{CalendarStart, CalendarWindow, Weekday};
+pub use strategy::limits::*;
 pub use units::{HardLimitFactor, RateGroupSizeMs, RateLimit, WindowSizeSeconds};
 
 /// The example of the package's README.

@@ -1,4 +1,4 @@
-//! The seven algorithms as pure functions: state, limit, time and cost go in; an outcome and the new state come
+//! The algorithms as pure functions: state, limit, time and cost go in; an outcome and the new state come
 //! out.
 //!
 //! Nothing here reads a clock, waits, draws a random number or logs, and no decision takes a lock. A provider
@@ -42,6 +42,16 @@ mod window;
 mod wire;
 
 use std::fmt::Debug;
+
+/// The limits, for the root of the crate.
+pub(crate) mod limits {
+    pub use super::{
+        AbsoluteLimit, AbuseLimit, AbuseTier, ConcurrencyLimit, FixedWindowLimit, Limit, SlidingWindowLimit,
+        SuppressedLimit, TokenBucketLimits, TokenLimit,
+    };
+    #[cfg(feature = "calendar")]
+    pub use super::{CalendarStart, CalendarWindow, Weekday};
+}
 
 pub use absolute::{Absolute, AbsoluteLimit, AbsoluteOutcome, AbsoluteState};
 pub use abuse::{Abuse, AbuseLimit, AbuseOutcome, AbuseState, AbuseTier};

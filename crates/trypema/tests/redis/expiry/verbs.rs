@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use trypema::redis::RedisLimiter;
-use trypema::strategy::Wire;
+use trypema::strategy::Leasable;
 use trypema::{BlockScope, Check, Limit, RateLimit, RateLimiter};
 use trypema_testkit::blocking::{Blocking, key, wait_for};
 use trypema_testkit::verbs::{Lease, Verbs};
@@ -29,7 +29,7 @@ struct EveryVerb<'a> {
 }
 
 impl Visit for EveryVerb<'_> {
-    fn visit<S: Wire + Sync>(&mut self, limiter: &RedisLimiter<S>, limit: &S::Limit) {
+    fn visit<S: Leasable + Sync>(&mut self, limiter: &RedisLimiter<S>, limit: &S::Limit) {
         let redis = Blocking(limiter);
         let mut did = |verb: &str| (self.after)(&format!("{} {verb}", S::NAME));
         redis.peek("ann", limit, 1);
