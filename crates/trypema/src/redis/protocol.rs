@@ -64,6 +64,18 @@ impl Verb {
     }
 }
 
+/// How a reservation ends, as numbers of the scripts.
+#[cfg_attr(not(feature = "rules"), allow(dead_code, reason = "only rules reserve under an id"))]
+pub(super) const AT_COST: u8 = 0;
+pub(super) const AT_ESTIMATE: u8 = 1;
+pub(super) const UNDONE: u8 = 2;
+/// Added to the number if the settlement is remembered.
+pub(super) const REMEMBERED: u8 = 8;
+
+/// Added to the number of a verb whose cost is spent as far as one unit is free, and whatever is free.
+pub(super) const POSTPAID: u8 = 32;
+pub(super) const DEBIT: u8 = 64;
+
 /// The further arguments of the verbs of reservations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ReservationArgs {
@@ -143,8 +155,8 @@ impl CheckRequest {
     fn verb_number(&self) -> u8 {
         let payment = match self.payment {
             Payment::Prepaid => 0,
-            Payment::Postpaid => 32,
-            Payment::Debit => 64,
+            Payment::Postpaid => POSTPAID,
+            Payment::Debit => DEBIT,
         };
         self.verb as u8 + payment
     }

@@ -6,34 +6,34 @@
 
 local function read(argument, at)
   local limit = {}
-  limit.limit, limit.window, at = struct.unpack('<dd', argument, at)
+  limit.limit, limit.window, at = unpack('<dd', argument, at)
   if limit.window == 0 then
     local b = {}
-    limit.longest, b[1], b[2], b[3], b[4], at = struct.unpack('<ddddd', argument, at)
+    limit.longest, b[1], b[2], b[3], b[4], at = unpack('<ddddd', argument, at)
     limit.boundaries = b
   end
   return limit, at
 end
 
 local function load(key)
-  local text = redis.call('GET', key)
+  local text = call('GET', key)
   if not text then
     return {ends_at = 0, counted = 0, count = 0}
   end
-  check_state(text, 70, 20)
-  local _, ends_at, counted, count = struct.unpack('<BddI3', text)
+  require('state')(text, FIXED_WINDOW_STATE, 20)
+  local _, ends_at, counted, count = unpack('<BddI3', text)
   return {ends_at = ends_at, counted = counted, count = count, is_known = true}
 end
 
 local function save(key, _, state, now)
   if state.counted == 0 then
     if state.is_known then
-      redis.call('DEL', key)
+      call('DEL', key)
     end
     return
   end
-  local text = struct.pack('<BddI3', 70, state.ends_at, state.counted, state.count)
-  redis.call('SET', key, text, 'PX', time_to_live(state.ends_at, now))
+  local text = pack('<BddI3', FIXED_WINDOW_STATE, state.ends_at, state.counted, state.count)
+  call('SET', key, text, 'PX', time_to_live(state.ends_at, now))
 end
 
 -- Returns the start and the end of the window that contains `moment` and, for a calendar, the end of the next one if it is
@@ -100,7 +100,7 @@ end
 
 -- Returns the units that committing the admitted outcome records.
 local function recorded_units(_, outcome, cost)
-  return math.min(cost, 2 ^ 53 - 1 - outcome.used)
+  return math.min(cost, MAX_EXACT - outcome.used)
 end
 
 local function commit(limit, state, now, cost, outcome)
@@ -147,5 +147,11 @@ local function recorded_time(limit, o, now)
 end
 
 local function encode_outcome(_, o)
-  return struct.pack('<Bdd', o.admitted and 1 or 0, o.used, o.ends_at)
+  return pack('<Bdd', o.admitted and 1 or 0, o.used, o.ends_at)
 end
+
+return {
+  read = read, load = load, save = save, decide = decide, commit = commit, available = available, refund = refund,
+  retention = retention, recorded_time = recorded_time, encode_outcome = encode_outcome,
+  recorded_units = recorded_units, origin = origin,
+}

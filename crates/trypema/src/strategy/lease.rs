@@ -11,7 +11,7 @@ use crate::clock::Timestamp;
 
 /// The shortest lease after a partial grant, as a share of the requested length. The reply takes time to
 /// arrive, so a lease must not become arbitrarily short.
-const SHORTEST: f64 = 0.25;
+pub(super) const SHORTEST: f64 = 0.25;
 
 /// A request for a lease, which an instance sends to the shared count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -9,6 +9,8 @@ mod attempts;
 
 use std::time::Duration;
 
+#[cfg(feature = "_redis")]
+pub(crate) use attempts::MAX_CONFIRMATIONS;
 #[cfg(feature = "rules")]
 pub(crate) use attempts::{ReserveAttempt, Undoing};
 

@@ -40,23 +40,19 @@ pub trait Wire: Strategy {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LuaSource {
     pub(crate) name: &'static str,
-    /// The shared functions that `source` uses; empty if it needs none.
-    pub(crate) base: &'static str,
     pub(crate) source: &'static str,
-    /// The strategy's own `lease` function; empty if the driver's applies.
-    pub(crate) lease: &'static str,
-    /// The shared functions that `quick` uses; empty if it needs none.
-    pub(crate) quick_base: &'static str,
-    /// A fast path for the usual case; empty if the strategy has none.
+    /// A fast path for the usual case of a take; empty if the strategy has none.
     pub(crate) quick: &'static str,
     /// The same for the refund of a settled reservation.
     pub(crate) quick_refund: &'static str,
+    /// The same for a reservation; only a strategy that holds units, and counts none, has one.
+    pub(crate) quick_hold: &'static str,
 }
 
 impl LuaSource {
-    /// Returns the same source without the fast paths.
+    /// Returns the same source without the fast paths of takes and refunds.
     pub(crate) const fn without_quick(self) -> Self {
-        Self { quick_base: "", quick: "", quick_refund: "", ..self }
+        Self { quick: "", quick_refund: "", ..self }
     }
 }
 
@@ -64,79 +60,54 @@ impl LuaSource {
 pub(crate) const LUA_SOURCES: [LuaSource; 7] = [
     LuaSource {
         name: "absolute",
-        base: SERIES,
         source: include_str!("absolute.lua"),
-        lease: "",
-        quick_base: QUICK_SERIES,
         quick: include_str!("quick/absolute.lua"),
         quick_refund: include_str!("quick/refund/absolute.lua"),
+        quick_hold: "",
     },
     LuaSource {
         name: "suppressed",
-        base: SERIES,
         source: include_str!("suppressed.lua"),
-        lease: include_str!("suppressed/lease.lua"),
-        quick_base: QUICK_SERIES,
         quick: include_str!("quick/suppressed.lua"),
         quick_refund: "",
+        quick_hold: "",
     },
     LuaSource {
         name: "token_bucket",
-        base: DEBT,
         source: include_str!("token_bucket.lua"),
-        lease: "",
-        quick_base: "",
         quick: include_str!("quick/token_bucket.lua"),
         quick_refund: include_str!("quick/refund/token_bucket.lua"),
+        quick_hold: "",
     },
     LuaSource {
         name: "sliding_window",
-        base: "",
         source: include_str!("sliding_window.lua"),
-        lease: "",
-        quick_base: "",
         quick: include_str!("quick/sliding_window.lua"),
         quick_refund: include_str!("quick/refund/sliding_window.lua"),
+        quick_hold: "",
     },
     LuaSource {
         name: "fixed_window",
-        base: "",
         source: include_str!("fixed_window.lua"),
-        lease: "",
-        quick_base: "",
         quick: include_str!("quick/fixed_window.lua"),
         quick_refund: include_str!("quick/refund/fixed_window.lua"),
+        quick_hold: "",
     },
     LuaSource {
         name: "abuse",
-        base: SERIES,
         source: include_str!("abuse.lua"),
-        lease: include_str!("abuse/lease.lua"),
-        quick_base: "",
         quick: "",
         quick_refund: "",
+        quick_hold: "",
     },
     LuaSource {
         name: "concurrency",
-        base: RESERVATIONS,
         source: include_str!("concurrency.lua"),
-        lease: include_str!("concurrency/lease.lua"),
-        quick_base: "",
         quick: "",
         quick_refund: "",
+        quick_hold: include_str!("quick/hold/concurrency.lua"),
     },
 ];
-
-const SERIES: &str = concat!(
-    include_str!("series.lua"),
-    include_str!("series/refund.lua"),
-    include_str!("series/written.lua")
-);
-/// The functions of a table of reservations, which the driver also keeps beside the counters of other strategies.
-pub(crate) const RESERVATIONS: &str =
-    concat!(include_str!("reservations.lua"), include_str!("reservations/attempts.lua"));
-const DEBT: &str = include_str!("token_bucket/debt.lua");
-const QUICK_SERIES: &str = include_str!("quick/series.lua");
 
 /// Appends a number as a little-endian double.
 pub(crate) fn put_number(out: &mut Vec<u8>, number: f64) {

@@ -9,7 +9,9 @@ use std::time::Duration;
 use super::super::batcher::CallOptions;
 use super::super::failure::{RedisFailure, RedisFailureKind};
 use super::super::join;
-use super::super::protocol::{CheckReply, CheckRequest, ReservationArgs, Verb};
+use super::super::protocol::{
+    AT_COST, AT_ESTIMATE, CheckReply, CheckRequest, REMEMBERED, ReservationArgs, UNDONE, Verb,
+};
 use super::super::provider::RedisRateLimiterProvider;
 use super::super::verb_call::VerbArgs;
 use super::{HasRedisLimiter, KeyedCheck, KeyedChecks};
@@ -27,13 +29,6 @@ use crate::strategy::{Payment, ReplyReader, Spend, Strategy, Wire, with_strategy
 
 /// The bytes before the outcome in the reply to [`Verb::Hold`].
 const BEFORE_OUTCOME: usize = 8;
-
-/// How a reservation ends, as numbers of the scripts.
-const AT_COST: u8 = 0;
-const AT_ESTIMATE: u8 = 1;
-const UNDONE: u8 = 2;
-/// Added to the number if the settlement is remembered.
-const REMEMBERED: u8 = 8;
 
 /// The answer of the script to one check of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,7 +15,7 @@ end
 
 -- Counts the instances whose last heartbeat was less than `live_for` ago, and this one, whose heartbeat this is; if `live_for` is 0, this
 -- one leaves. At least 1.
-function live_instances(key, id, live_for, now)
+local function live_instances(key, id, live_for, now)
   if live_for == 0 then
     call('ZREM', key, id)
     return math.max(1, call('ZCARD', key))
@@ -28,3 +28,5 @@ function live_instances(key, id, live_for, now)
   end
   return instances
 end
+
+return live_instances
