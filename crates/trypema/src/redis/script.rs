@@ -95,8 +95,8 @@ fn sources_of(strategies: &[LuaSource]) -> Vec<ScriptSource> {
 
 fn single_source(lua: &LuaSource) -> String {
     let mut branches = Branches::default();
-    branches.add("name == 'quick'", lua.quick);
-    branches.add("name == 'strategy'", lua.source);
+    branches.add("name == 'quick'", &of_strategy(lua, lua.quick));
+    branches.add("name == 'strategy'", &of_strategy(lua, lua.source));
     branches.add_required_by(vec![SINGLE, lua.quick, lua.source]);
     assembled(SINGLE_HEAD, &branches, SINGLE)
 }
@@ -112,12 +112,18 @@ fn driver_source(strategies: &[LuaSource]) -> String {
     ];
     for (name, source_of) in kinds {
         for (index, lua) in strategies.iter().enumerate() {
-            branches.add(&format!("name == '{name}' and number == {}", index + 1), source_of(lua));
+            let condition = format!("name == '{name}' and number == {}", index + 1);
+            branches.add(&condition, &of_strategy(lua, source_of(lua)));
             sources.push(source_of(lua));
         }
     }
     branches.add_required_by(sources);
     assembled(DRIVER_HEAD, &branches, DRIVER)
+}
+
+/// Returns one of a strategy's sources with the letter of its states.
+fn of_strategy(lua: &LuaSource, source: &str) -> String {
+    source.replace("STATE_LETTER", &lua.letter.to_string())
 }
 
 /// The branches of the function that defines the parts.

@@ -15,7 +15,7 @@ local function read(argument, at)
 end
 
 local function load(key)
-  local text = series.load(key, ABSOLUTE_STATE, 32)
+  local text = series.load(key, STATE_LETTER, 32)
   if #text == 0 then
     return {text = text, capacity = 0, series = series.new()}
   end
@@ -24,7 +24,7 @@ local function load(key)
 end
 
 local function save(key, _, state, now)
-  series.save(key, state.text, pack('<BI7', ABSOLUTE_STATE, state.capacity), {state.series}, now, 0)
+  series.save(key, state.text, pack('<BI7', STATE_LETTER, state.capacity), {state.series}, now, 0)
 end
 
 local function decide(limit, state, now, stamp, cost, needed)

@@ -20,7 +20,7 @@ local function read(argument, at)
 end
 
 local function load(key)
-  local text = series.load(key, ABUSE_STATE, 49)
+  local text = series.load(key, STATE_LETTER, 49)
   if #text == 0 then
     return {text = text, last = 0, temp_ends = 0, long_ends = 0, attempts = series.new()}
   end
@@ -32,7 +32,7 @@ local function load(key)
 end
 
 local function save(key, _, state, now)
-  local prefix = pack('<Bddd', ABUSE_STATE, state.last, state.temp_ends, state.long_ends)
+  local prefix = pack('<Bddd', STATE_LETTER, state.last, state.temp_ends, state.long_ends)
   series.save(key, state.text, prefix, {state.attempts}, now, math.max(state.temp_ends, state.long_ends))
 end
 

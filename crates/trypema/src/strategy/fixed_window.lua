@@ -20,7 +20,7 @@ local function load(key)
   if not text then
     return {ends_at = 0, counted = 0, count = 0}
   end
-  require('state')(text, FIXED_WINDOW_STATE, 20)
+  require('state')(text, STATE_LETTER, 20)
   local _, ends_at, counted, count = unpack('<BddI3', text)
   return {ends_at = ends_at, counted = counted, count = count, is_known = true}
 end
@@ -32,7 +32,7 @@ local function save(key, _, state, now)
     end
     return
   end
-  local text = pack('<BddI3', FIXED_WINDOW_STATE, state.ends_at, state.counted, state.count)
+  local text = pack('<BddI3', STATE_LETTER, state.ends_at, state.counted, state.count)
   call('SET', key, text, 'PX', time_to_live(state.ends_at, now))
 end
 

@@ -6,6 +6,7 @@ use super::reservations::{ENTRY_BYTES, EntryState, MAX_CONFIRMATIONS, MAX_ENTRIE
 use super::sliding_window::STEPS;
 use super::suppressed::GOLDEN;
 use super::token_bucket::MAX_PENDING;
+use super::{Concurrency, Wire};
 use crate::units::MAX_EXACT;
 
 /// A part of the scripts: Lua code that returns a function or a table of functions.
@@ -43,26 +44,19 @@ const SERIES: &str = concat!(
 );
 
 /// The numbers that the Lua code has by these names.
-pub(crate) const LUA_NUMBERS: [(&str, f64); 26] = [
+pub(crate) const LUA_NUMBERS: [(&str, f64); 20] = [
     ("MAX_EXACT", MAX_EXACT as f64),
     ("COUNTS", COUNTS as f64),
     ("SHORTEST_LEASE", SHORTEST),
-    // The letters with which the states begin. They are format 1.
-    ("ABSOLUTE_STATE", b'A' as f64),
-    ("ABUSE_STATE", b'b' as f64),
-    ("FIXED_WINDOW_STATE", b'F' as f64),
-    ("RESERVATIONS_STATE", b'C' as f64),
-    ("SLIDING_WINDOW_STATE", b'W' as f64),
-    ("SUPPRESSED_STATE", b'S' as f64),
-    ("TOKEN_BUCKET_STATE", b'T' as f64),
     // A series: where its times wrap, the mark of closed buckets in its horizon, and the number of bytes from which on a
     // state is changed in place, which is also what one read fetches.
     ("TIME_WRAP", (1_u64 << 48) as f64),
     ("HAS_CLOSED", (1_u64 << 47) as f64),
     ("WHOLE", 1_024.0),
-    // The lengths of an entry of a table of reservations: whole, and before its units.
+    // A table of reservations: the lengths of an entry, whole and before its units, and the first byte.
     ("ENTRY_BYTES", ENTRY_BYTES as f64),
     ("BEFORE_UNITS", 32.0),
+    ("TABLE_LETTER", Concurrency::LUA.letter as f64),
     ("MAX_ENTRIES", MAX_ENTRIES as f64),
     ("MAX_HOLD", MAX_HOLD.as_micros() as f64),
     ("MAX_CONFIRMATIONS", MAX_CONFIRMATIONS as f64),

@@ -16,7 +16,7 @@ local function load(key)
   if not text then
     return {ends_at = 0, previous = 0, current = 0, window = 0, count = 0}
   end
-  require('state')(text, SLIDING_WINDOW_STATE, 26)
+  require('state')(text, STATE_LETTER, 26)
   local state = {is_known = true}
   local _
   _, state.ends_at, state.previous, state.current, state.window, state.count = unpack('<BdI4I4I6I3', text)
@@ -34,7 +34,7 @@ local function save(key, _, state, now)
     return
   end
   local text =
-    pack('<BdI4I4I6I3', SLIDING_WINDOW_STATE, state.ends_at, state.previous, state.current, state.window, state.count)
+    pack('<BdI4I4I6I3', STATE_LETTER, state.ends_at, state.previous, state.current, state.window, state.count)
   call('SET', key, text, 'PX', time_to_live(fresh_from, now))
 end
 

@@ -24,7 +24,7 @@ local function hard_of(limit, soft)
 end
 
 local function load(key)
-  local text = series.load(key, SUPPRESSED_STATE, 37)
+  local text = series.load(key, STATE_LETTER, 37)
   if #text == 0 then
     return {text = text, capacity = 0, drawn = 0, accepted = series.new()}
   end
@@ -37,7 +37,7 @@ end
 
 local function save(key, _, state, now)
   local list = {state.accepted, state.observed}
-  local prefix = pack('<BI7I4B', SUPPRESSED_STATE, state.capacity, state.drawn, #list)
+  local prefix = pack('<BI7I4B', STATE_LETTER, state.capacity, state.drawn, #list)
   series.save(key, state.text, prefix, list, now, 0)
 end
 

@@ -26,7 +26,7 @@ local function load(key)
   if not text then
     return {last = 0, debts = {}, pending = {}, count = 0}
   end
-  require('state')(text, TOKEN_BUCKET_STATE, 13)
+  require('state')(text, STATE_LETTER, 13)
   local _, counts, last, count, at = unpack('<BBdI3', text)
   local state = {debts = {}, pending = {}, count = count, is_known = true}
   local is_owing = counts >= 16
@@ -67,7 +67,7 @@ local function paid_at(limits, state)
 end
 
 local function save(key, limits, state, now)
-  local parts = {pack('<BBdI3', TOKEN_BUCKET_STATE, #state.debts % 16 + 16 * #state.pending, state.last, state.count)}
+  local parts = {pack('<BBdI3', STATE_LETTER, #state.debts % 16 + 16 * #state.pending, state.last, state.count)}
   for _, debt in ipairs(state.debts) do
     local high = math.floor(debt.owed / 2 ^ 48)
     high = high + (debt.is_overdrawn and 128 or 0)

@@ -2,14 +2,17 @@
 //! case in one short function (`quick/NAME.lua`), which leaves everything else to the twin, and the same for the refund of
 //! a settled reservation (`quick/refund/NAME.lua`).
 
-use super::{Call, Strategy};
+use super::{Call, STRATEGIES, Strategy};
 use crate::clock::Timestamp;
 
 /// A strategy with a Lua twin. Numbers are encoded as doubles, which represent every integer below 2^53
 /// exactly.
 pub trait Wire: Strategy {
-    /// The strategy's position in the scripts' list of strategies, starting at 1.
-    const NUMBER: u8;
+    /// The number of the strategy in the scripts.
+    const NUMBER: u8 = Self::ROW.number;
+
+    /// The Lua sources of the strategy.
+    const LUA: LuaSource;
 
     /// The last part of the names of the strategy's keys in Redis.
     const SUFFIX: &'static str = Self::NAME;
@@ -36,10 +39,12 @@ pub trait Wire: Strategy {
     fn denied(outcome: Self::Outcome) -> Self::Outcome;
 }
 
-/// The Lua source of one strategy.
+/// The Lua sources of one strategy.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct LuaSource {
+pub struct LuaSource {
     pub(crate) name: &'static str,
+    /// The first byte of a state in format 1, which the sources call `STATE_LETTER`. No two strategies have the same.
+    pub(crate) letter: u8,
     pub(crate) source: &'static str,
     /// A fast path for the usual case of a take; empty if the strategy has none.
     pub(crate) quick: &'static str,
@@ -50,64 +55,25 @@ pub(crate) struct LuaSource {
 }
 
 impl LuaSource {
+    /// Returns the sources of a strategy that is nothing but its twin.
+    pub(super) const fn of(letter: u8, source: &'static str) -> Self {
+        Self { name: "", letter, source, quick: "", quick_refund: "", quick_hold: "" }
+    }
+
     /// Returns the same source without the fast paths of takes and refunds.
     pub(crate) const fn without_quick(self) -> Self {
         Self { quick: "", quick_refund: "", ..self }
     }
 }
 
-/// The sources of all strategies, ordered by [`Wire::NUMBER`].
-pub(crate) const LUA_SOURCES: [LuaSource; 7] = [
-    LuaSource {
-        name: "absolute",
-        source: include_str!("absolute.lua"),
-        quick: include_str!("quick/absolute.lua"),
-        quick_refund: include_str!("quick/refund/absolute.lua"),
-        quick_hold: "",
-    },
-    LuaSource {
-        name: "suppressed",
-        source: include_str!("suppressed.lua"),
-        quick: include_str!("quick/suppressed.lua"),
-        quick_refund: "",
-        quick_hold: "",
-    },
-    LuaSource {
-        name: "token_bucket",
-        source: include_str!("token_bucket.lua"),
-        quick: include_str!("quick/token_bucket.lua"),
-        quick_refund: include_str!("quick/refund/token_bucket.lua"),
-        quick_hold: "",
-    },
-    LuaSource {
-        name: "sliding_window",
-        source: include_str!("sliding_window.lua"),
-        quick: include_str!("quick/sliding_window.lua"),
-        quick_refund: include_str!("quick/refund/sliding_window.lua"),
-        quick_hold: "",
-    },
-    LuaSource {
-        name: "fixed_window",
-        source: include_str!("fixed_window.lua"),
-        quick: include_str!("quick/fixed_window.lua"),
-        quick_refund: include_str!("quick/refund/fixed_window.lua"),
-        quick_hold: "",
-    },
-    LuaSource {
-        name: "abuse",
-        source: include_str!("abuse.lua"),
-        quick: "",
-        quick_refund: "",
-        quick_hold: "",
-    },
-    LuaSource {
-        name: "concurrency",
-        source: include_str!("concurrency.lua"),
-        quick: "",
-        quick_refund: "",
-        quick_hold: include_str!("quick/hold/concurrency.lua"),
-    },
-];
+macro_rules! lua_sources {
+    ($($number:literal $type:ident $name:ident $limit:ident;)+) => {
+        /// The sources of all strategies, ordered by [`Wire::NUMBER`].
+        pub(crate) const LUA_SOURCES: [LuaSource; STRATEGIES] =
+            [$(LuaSource { name: stringify!($name), ..super::$type::LUA }),+];
+    };
+}
+super::for_each_strategy! { [lua_sources] }
 
 /// Appends a number as a little-endian double.
 pub(crate) fn put_number(out: &mut Vec<u8>, number: f64) {

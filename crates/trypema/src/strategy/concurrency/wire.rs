@@ -2,10 +2,14 @@
 
 use super::{Concurrency, ConcurrencyLimit, ConcurrencyOutcome, HeldUnits};
 use crate::clock::Timestamp;
+use crate::strategy::wire::LuaSource;
 use crate::strategy::{Call, ReplyReader, Wire, put_count};
 
 impl Wire for Concurrency {
-    const NUMBER: u8 = 7;
+    const LUA: LuaSource = LuaSource {
+        quick_hold: include_str!("../quick/hold/concurrency.lua"),
+        ..LuaSource::of(b'C', include_str!("../concurrency.lua"))
+    };
 
     fn write_limit(limit: &ConcurrencyLimit, _: Timestamp, out: &mut Vec<u8>) {
         put_count(out, limit.limit);

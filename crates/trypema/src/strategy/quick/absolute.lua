@@ -18,11 +18,11 @@ local function take(key, argument, at, now, cost, lease)
     end
     local tag, stored_capacity = unpack('<BI7', text)
     -- Whether something still counts decides which capacity holds.
-    if tag ~= ABSOLUTE_STATE or sticky == 1 and stored_capacity ~= capacity then
+    if tag ~= STATE_LETTER or sticky == 1 and stored_capacity ~= capacity then
       return UNUSUAL
     end
   end
-  local prefix = pack('<BI7', ABSOLUTE_STATE, capacity)
+  local prefix = pack('<BI7', STATE_LETTER, capacity)
   local used, units, recorded = record(key, text, prefix, prefix, now, window, group, capacity, cost, lease)
   if used == UNUSUAL then
     return UNUSUAL

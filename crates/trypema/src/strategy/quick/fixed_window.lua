@@ -33,7 +33,7 @@ local function take(key, argument, at, now, cost, lease)
     end
     local tag, stored_end, counted
     tag, stored_end, counted, count = unpack('<BddI3', text)
-    if tag ~= FIXED_WINDOW_STATE or stored_end > ends_at then
+    if tag ~= STATE_LETTER or stored_end > ends_at then
       return UNUSUAL
     end
     if stored_end > starts_at then
@@ -56,7 +56,7 @@ local function take(key, argument, at, now, cost, lease)
     if used == 0 then
       count = now % COUNTS
     end
-    call('SET', key, pack('<BddI3', FIXED_WINDOW_STATE, ends_at, used + cost, count), 'PX', time_to_live(ends_at, now))
+    call('SET', key, pack('<BddI3', STATE_LETTER, ends_at, used + cost, count), 'PX', time_to_live(ends_at, now))
   end
   return pack('<Bdd', 1, used, ends_at), after, cost, now, ends_at, count
 end

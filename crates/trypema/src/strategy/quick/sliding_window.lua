@@ -18,7 +18,7 @@ local function take(key, argument, at, now, cost, lease)
     end
     local tag, stored_end, stored_previous, stored_current
     tag, stored_end, stored_previous, stored_current, stored_window, count = unpack('<BdI4I4I6I3', text)
-    if tag ~= SLIDING_WINDOW_STATE or stored_end > ends_at or window > 2 ^ 33 then
+    if tag ~= STATE_LETTER or stored_end > ends_at or window > 2 ^ 33 then
       return UNUSUAL
     end
     if stored_end > starts_at then
@@ -53,7 +53,7 @@ local function take(key, argument, at, now, cost, lease)
     elseif stored_window ~= window then
       count = (count + 1) % COUNTS
     end
-    local written = pack('<BdI4I4I6I3', SLIDING_WINDOW_STATE, ends_at, previous, current + cost, window, count)
+    local written = pack('<BdI4I4I6I3', STATE_LETTER, ends_at, previous, current + cost, window, count)
     call('SET', key, written, 'PX', time_to_live(ends_at + window, now))
   end
   return pack('<Bddd', 1, ends_at, previous, current), after, cost, now, ends_at, count

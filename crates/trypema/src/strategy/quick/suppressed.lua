@@ -16,12 +16,12 @@ local function take(key, argument, at, now, cost, lease)
       return UNUSUAL
     end
     local tag, stored_soft, stored_drawn, count = unpack('<BI7I4B', text)
-    if tag ~= SUPPRESSED_STATE or count > 1 or sticky == 1 and stored_soft ~= soft then
+    if tag ~= STATE_LETTER or count > 1 or sticky == 1 and stored_soft ~= soft then
       return UNUSUAL
     end
     drawn = stored_drawn
   end
-  local prefix, fresh = pack('<BI7I4B', SUPPRESSED_STATE, soft, drawn, 1), pack('<BI7I4B', SUPPRESSED_STATE, soft, 0, 1)
+  local prefix, fresh = pack('<BI7I4B', STATE_LETTER, soft, drawn, 1), pack('<BI7I4B', STATE_LETTER, soft, 0, 1)
   local used, _, recorded = record(key, text, prefix, fresh, now, window, group, soft, cost)
   if used == UNUSUAL then
     return UNUSUAL

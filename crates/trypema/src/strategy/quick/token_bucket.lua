@@ -16,7 +16,7 @@ local function take(key, argument, at, now, cost, lease)
     end
     local tag, counts
     tag, counts, last, number, place = unpack('<BBdI3', text)
-    if tag ~= TOKEN_BUCKET_STATE or counts ~= count % 16 or last > now then
+    if tag ~= STATE_LETTER or counts ~= count % 16 or last > now then
       return UNUSUAL
     end
   end
@@ -54,7 +54,7 @@ local function take(key, argument, at, now, cost, lease)
     if not is_owing then
       number = now % COUNTS
     end
-    written = pack('<BBdI3', TOKEN_BUCKET_STATE, count % 16, now, number) .. written
+    written = pack('<BBdI3', STATE_LETTER, count % 16, now, number) .. written
     call('SET', key, written, 'PX', time_to_live(now + paid_after, now))
   end
   return pack('<BBddd', 1, 0, now, -1, -1) .. owed_before, at, cost, now, 0, number

@@ -15,7 +15,7 @@ local function read(key)
   if not text then
     return '', 0, 0, 0
   end
-  define('state')(text, RESERVATIONS_STATE, HEAD_BYTES)
+  define('state')(text, TABLE_LETTER, HEAD_BYTES)
   local _, held, earliest, latest = unpack('<Bddd', text)
   return text:sub(HEAD_BYTES + 1), held, earliest, latest
 end
@@ -39,7 +39,7 @@ local function write(key, entries, held, now)
     return
   end
   local earliest, latest = expiries(entries)
-  call('SET', key, pack('<Bddd', RESERVATIONS_STATE, held, earliest, latest) .. entries, 'PX', time_to_live(latest, now))
+  call('SET', key, pack('<Bddd', TABLE_LETTER, held, earliest, latest) .. entries, 'PX', time_to_live(latest, now))
 end
 
 -- Returns the place of a new entry in a table whose last one expires at `latest`: after all that expire no later than

@@ -4,10 +4,14 @@ use super::{Suppressed, SuppressedLimit, SuppressedOutcome, Zone};
 use crate::clock::Timestamp;
 use crate::decision::NEVER;
 use crate::strategy::series::View;
+use crate::strategy::wire::LuaSource;
 use crate::strategy::{Call, ReplyReader, Wire, put_count, put_number};
 
 impl Wire for Suppressed {
-    const NUMBER: u8 = 2;
+    const LUA: LuaSource = LuaSource {
+        quick: include_str!("../quick/suppressed.lua"),
+        ..LuaSource::of(b'S', include_str!("../suppressed.lua"))
+    };
 
     fn write_limit(limit: &SuppressedLimit, _: Timestamp, out: &mut Vec<u8>) {
         put_count(out, limit.window.capacity);

@@ -6,7 +6,7 @@ local function refund(key, argument, at, now, units, recorded)
   if text == '' then
     return 0
   end
-  if #text < 32 or text:byte() ~= ABSOLUTE_STATE then
+  if #text < 32 or text:byte() ~= STATE_LETTER then
     return UNUSUAL
   end
   local first, stretch, open, horizon = unpack('<I7I4I7I6', text, 9)

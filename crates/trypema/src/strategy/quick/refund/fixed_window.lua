@@ -10,7 +10,7 @@ local function refund(key, argument, at, now, units, recorded, window_end, count
     return UNUSUAL
   end
   local tag, ends_at, counted, stored_count = unpack('<BddI3', text)
-  if tag ~= FIXED_WINDOW_STATE then
+  if tag ~= STATE_LETTER then
     return UNUSUAL
   end
   if now >= ends_at or recorded + window <= now or window_end ~= ends_at or count ~= stored_count then
@@ -20,7 +20,7 @@ local function refund(key, argument, at, now, units, recorded, window_end, count
     call('DEL', key)
     return counted
   end
-  call('SET', key, pack('<BddI3', FIXED_WINDOW_STATE, ends_at, counted - units, count), 'KEEPTTL')
+  call('SET', key, pack('<BddI3', STATE_LETTER, ends_at, counted - units, count), 'KEEPTTL')
   return units
 end
 

@@ -11,7 +11,7 @@ local function refund(key, argument, at, now, units, recorded, window_end, count
   end
   local tag, ends_at, previous, current, stored_window, stored_count = unpack('<BdI4I4I6I3', text)
   local starts_at = now - now % window
-  if tag ~= SLIDING_WINDOW_STATE or stored_window ~= window or ends_at ~= starts_at + window or window_end ~= ends_at or count ~= stored_count then
+  if tag ~= STATE_LETTER or stored_window ~= window or ends_at ~= starts_at + window or window_end ~= ends_at or count ~= stored_count then
     return UNUSUAL
   end
   units = math.min(units, current)
@@ -20,7 +20,7 @@ local function refund(key, argument, at, now, units, recorded, window_end, count
     call('DEL', key)
   else
     local fresh_from = ends_at + (current > 0 and window or 0)
-    call('SET', key, pack('<BdI4I4I6I3', SLIDING_WINDOW_STATE, ends_at, previous, current, window, count), 'PX', time_to_live(fresh_from, now))
+    call('SET', key, pack('<BdI4I4I6I3', STATE_LETTER, ends_at, previous, current, window, count), 'PX', time_to_live(fresh_from, now))
   end
   return units
 end

@@ -11,7 +11,7 @@ local function refund(key, argument, at, now, units, recorded, _, number)
     return UNUSUAL
   end
   local tag, counts, last, stored_number, place = unpack('<BBdI3', text)
-  if tag ~= TOKEN_BUCKET_STATE or counts ~= count % 16 or last > now or recorded > now or stored_number ~= number then
+  if tag ~= STATE_LETTER or counts ~= count % 16 or last > now or recorded > now or stored_number ~= number then
     return UNUSUAL
   end
   local written, refunded, paid_after = '', units, 0
@@ -40,7 +40,7 @@ local function refund(key, argument, at, now, units, recorded, _, number)
   if paid_after == 0 then
     call('DEL', key)
   else
-    written = pack('<BBdI3', TOKEN_BUCKET_STATE, count % 16, now, number) .. written
+    written = pack('<BBdI3', STATE_LETTER, count % 16, now, number) .. written
     call('SET', key, written, 'PX', time_to_live(now + paid_after, now))
   end
   return refunded
