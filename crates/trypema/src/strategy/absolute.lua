@@ -31,10 +31,7 @@ local function decide(limit, state, now, stamp, cost, needed)
   local s, window = state.series, limit.window
   needed = needed or cost
   local used, expired, is_stepped_back = series.view(s, now, window)
-  local capacity = limit.capacity
-  if limit.is_sticky and used > 0 then
-    capacity = state.capacity
-  end
+  local capacity = limit.is_sticky and used > 0 and state.capacity or limit.capacity
   local admitted = needed <= capacity - used or needed == 0
   stamp = math.min(stamp, now + window)
   local recorded = series.recorded_at(s, now, used, is_stepped_back, stamp)
@@ -69,10 +66,7 @@ end
 
 local function available(limit, state, now, cost)
   local used = series.view(state.series, now, limit.window)
-  local capacity = limit.capacity
-  if limit.is_sticky and used > 0 then
-    capacity = state.capacity
-  end
+  local capacity = limit.is_sticky and used > 0 and state.capacity or limit.capacity
   return math.min(cost, math.max(0, capacity - used))
 end
 
@@ -85,12 +79,6 @@ local function retention(limit)
   return limit.window
 end
 
--- Returns the time at which committing the outcome, decided at `now`, records its units.
-local function recorded_time(_, o)
-  return o.recorded
-end
-
--- Returns the units that committing the admitted outcome records.
 local function recorded_units(_, o, cost)
   return series.countable(cost, o.used)
 end
@@ -102,6 +90,6 @@ end
 
 return {
   read = read, load = load, save = save, decide = decide, commit = commit, available = available, refund = refund,
-  retention = retention, recorded_time = recorded_time, encode_outcome = encode_outcome,
+  retention = retention, encode_outcome = encode_outcome,
   recorded_units = recorded_units,
 }

@@ -176,7 +176,6 @@ local function retention(limit)
   return limit.retention
 end
 
--- Returns the time at which committing the outcome, decided at `now`, records its units.
 local function recorded_time(_, o)
   return o.at
 end

@@ -57,11 +57,6 @@ local function retention(limit)
   return limit.hold
 end
 
--- Returns the time at which committing the outcome, decided at `now`, records its units.
-local function recorded_time(_, o)
-  return o.recorded
-end
-
 local function encode_outcome(_, o)
   return pack('<BBdd', o.admitted and 1 or 0, o.has_room and 1 or 0, o.held, o.latest)
 end
@@ -74,6 +69,6 @@ end
 
 return {
   read = read, load = load, save = save, decide = decide, commit = commit, available = available, refund = refund,
-  retention = retention, recorded_time = recorded_time, encode_outcome = encode_outcome, lease = lease,
+  retention = retention, encode_outcome = encode_outcome, lease = lease,
   is_held = true,
 }

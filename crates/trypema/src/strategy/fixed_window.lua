@@ -98,7 +98,6 @@ local function decide(limit, state, now, _, cost, needed)
   return {admitted = admitted, used = used, ends_at = ends_at, is_stepped_back = is_stepped_back}
 end
 
--- Returns the units that committing the admitted outcome records.
 local function recorded_units(_, outcome, cost)
   return math.min(cost, MAX_EXACT - outcome.used)
 end
@@ -121,11 +120,6 @@ local function available(limit, state, now, cost)
   return math.min(cost, math.max(0, limit.limit - used))
 end
 
--- Returns the count that the units of the last commit joined: the end of its window, and its number.
-local function origin(state)
-  return state.ends_at, state.count
-end
-
 -- Whatever the limit is now, the count that the units joined has them until it ends.
 local function refund(_, state, now, units, recorded, window_end, count)
   if now >= state.ends_at or recorded >= 0 and (window_end ~= state.ends_at or count ~= state.count) then
@@ -140,7 +134,6 @@ local function retention(limit)
   return limit.longest or limit.window
 end
 
--- Returns the time at which committing the outcome, decided at `now`, records its units.
 local function recorded_time(limit, o, now)
   local starts_at = window_at(limit, o.ends_at - 1) or now
   return math.min(math.max(now, starts_at), o.ends_at - 1)
@@ -153,5 +146,5 @@ end
 return {
   read = read, load = load, save = save, decide = decide, commit = commit, available = available, refund = refund,
   retention = retention, recorded_time = recorded_time, encode_outcome = encode_outcome,
-  recorded_units = recorded_units, origin = origin,
+  recorded_units = recorded_units,
 }

@@ -4,10 +4,6 @@ local tables = require('reservations/table')
 
 local ANONYMOUS = string.rep('\0', 16)
 
-local function empty()
-  return {entries = '', held = 0, earliest = 0, latest = 0}
-end
-
 local function load(key)
   local t = {}
   t.entries, t.held, t.earliest, t.latest = tables.read(key)
@@ -159,22 +155,29 @@ local function step_back(t, now, hold)
   end)
 end
 
--- Returns the reservation with this id, settled or not, unless it has expired.
-local function find(t, id, now)
-  local from = 1
+-- Returns the entries with this id that have not expired, in their order.
+local function entries_of(t, id, now)
+  local found, from = {}, 1
   while true do
     local at = t.entries:find(id, from, true)
     if not at then
-      return
+      return found
     end
+    from = at + 1
     -- The same bytes may occur across fields.
     if (at - 1) % ENTRY_BYTES == 0 then
       local e = entry_at(t, at)
-      if e.state == OPEN or e.state == SETTLED then
-        return now < e.expires_at and e or nil
-      end
+      found[#found + 1] = now < e.expires_at and e or nil
     end
-    from = at + 1
+  end
+end
+
+-- Returns the reservation with this id, settled or not, unless it has expired.
+local function find(t, id, now)
+  for _, e in ipairs(entries_of(t, id, now)) do
+    if e.state == OPEN or e.state == SETTLED then
+      return e
+    end
   end
 end
 
@@ -246,7 +249,7 @@ local function release_anonymous(t, units, recorded, now)
 end
 
 return {
-  empty = empty, load = load, save = save, entry_at = entry_at, replace = replace, held_by = held_by,
+  load = load, save = save, entries_of = entries_of, replace = replace, held_by = held_by,
   anonymous_entry = anonymous_entry, has_room = has_room, held_at = held_at, forget_expired = forget_expired,
   latest_expiry_at = latest_expiry_at, step_back = step_back, find = find, insert = insert, live_entries = live_entries,
   release_anonymous = release_anonymous,

@@ -91,7 +91,6 @@ local function decide(limit, state, now, _, cost, needed)
   return c
 end
 
--- Returns the units that committing the admitted outcome records.
 local function recorded_units(_, c, cost)
   return math.min(cost, MAX_LIMIT - c.current)
 end
@@ -113,12 +112,6 @@ end
 
 local function available(limit, state, now, cost)
   return math.min(cost, math.max(0, limit.limit - estimate(limit, counts(limit, state, now), now)))
-end
-
--- Returns the count that the units of the last commit joined: the end of its window, and the number of the windows of equal
--- length that followed each other without a gap.
-local function origin(state)
-  return state.ends_at, state.count
 end
 
 -- Subtracts from the state as it is, whatever the windows are now: they only tell what still counts.
@@ -144,7 +137,6 @@ local function retention(limit)
   return 2 * limit.window
 end
 
--- Returns the time at which committing the outcome, decided at `now`, records its units.
 local function recorded_time(limit, c, now)
   return math.min(math.max(now, c.ends_at - limit.window), c.ends_at - 1)
 end
@@ -156,5 +148,5 @@ end
 return {
   read = read, load = load, save = save, decide = decide, commit = commit, available = available, refund = refund,
   retention = retention, recorded_time = recorded_time, encode_outcome = encode_outcome,
-  recorded_units = recorded_units, origin = origin,
+  recorded_units = recorded_units,
 }

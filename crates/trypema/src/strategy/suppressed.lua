@@ -188,12 +188,6 @@ local function retention(limit)
   return limit.window
 end
 
--- Returns the time at which committing the outcome, decided at `now`, records its units.
-local function recorded_time(_, o)
-  return o.recorded
-end
-
--- Returns the units that committing the admitted outcome records.
 local function recorded_units(_, o, cost)
   return series.countable(cost, o.used)
 end
@@ -262,6 +256,6 @@ end
 
 return {
   read = read, load = load, save = save, decide = decide, commit = commit, available = available, refund = refund,
-  retention = retention, recorded_time = recorded_time, encode_outcome = encode_outcome,
+  retention = retention, encode_outcome = encode_outcome,
   recorded_units = recorded_units, record_denied_elsewhere = record_denied_elsewhere, lease = lease,
 }

@@ -214,13 +214,18 @@ local function decide(limits, state, now, stamp, cost, needed)
   return o
 end
 
--- Whether all units of the count are debts to `limits`: they were refilled at the same rates, and none is forgiven. So the part
--- of a call's units that is not refilled is certain.
-local function is_whole(limits, state)
+local function pending_tokens(state)
   local tokens = 0
   for _, pending in ipairs(state.pending) do
     tokens = tokens + pending.tokens
   end
+  return tokens
+end
+
+-- Whether all units of the count are debts to `limits`: they were refilled at the same rates, and none is forgiven. So the part
+-- of a call's units that is not refilled is certain.
+local function is_whole(limits, state)
+  local tokens = pending_tokens(state)
   for i, l in ipairs(limits) do
     local debt = state.debts[i]
     if not debt or debt.unit ~= l.unit or debt.drain_digest ~= l.drain_digest then
@@ -271,10 +276,7 @@ end
 -- Makes all units due at `at`, after the clock went back to it. Debts stay in the units in which they were
 -- counted, because the limits may have changed.
 local function make_all_due(state, at)
-  local tokens = 0
-  for _, pending in ipairs(state.pending) do
-    tokens = tokens + pending.tokens
-  end
+  local tokens = pending_tokens(state)
   for _, debt in ipairs(state.debts) do
     debt.owed = math.min(debt.owed + tokens * debt.unit, MAX_EXACT)
   end
@@ -313,11 +315,6 @@ local function available(limits, state, now, cost)
   return cost
 end
 
--- Returns the number of the count that the units of the last commit joined. It has no window that ends.
-local function origin(state)
-  return 0, state.count
-end
-
 local function refund(limits, state, now, tokens, recorded, _, count)
   if recorded >= 0 and (count ~= state.count or not is_whole(limits, state)) then
     return 0
@@ -350,12 +347,10 @@ local function retention(limits)
   return limits.retention
 end
 
--- Returns the time at which committing the outcome, decided at `now`, records its units.
 local function recorded_time(_, o)
   return o.at
 end
 
--- Returns the units that committing the admitted outcome records.
 local function recorded_units(limits, o, cost)
   for i, l in ipairs(limits) do
     cost = math.min(cost, math.floor((MAX_EXACT - o.owed[i]) / l.unit))
@@ -374,5 +369,5 @@ end
 return {
   read = read, load = load, save = save, decide = decide, commit = commit, available = available, refund = refund,
   retention = retention, recorded_time = recorded_time, encode_outcome = encode_outcome,
-  recorded_units = recorded_units, origin = origin,
+  recorded_units = recorded_units,
 }

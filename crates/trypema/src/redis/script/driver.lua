@@ -68,10 +68,10 @@ local function reset(check)
   save_entry(entry)
   local ttl = call('PTTL', key)
   local reservations_key = KEYS[check.index + 2]
-  if states[reservations_key] then
-    states[reservations_key].state = require('reservations').empty()
-  end
   local had_reservations = call('DEL', reservations_key)
+  if states[reservations_key] then
+    states[reservations_key].state = require('reservations').load(reservations_key)
+  end
   if call('DEL', key) == 0 then
     is_written = is_written or had_reservations > 0
     return had_reservations
@@ -100,13 +100,10 @@ local function refund(check, state)
   return s.refund(check.limit, state, now, check.cost, check.extra, check.window_end, check.count)
 end
 
--- Returns the count that the units of the last commit joined, see strategy/origin.rs.
-local function origin_of(check, state)
-  local origin = check.strategy.origin
-  if not origin then
-    return 0, 0
-  end
-  return origin(state)
+-- Returns the count that the units of the last commit joined, see strategy/origin.rs: the end of its window, if the
+-- strategy has windows, and its number, if it has numbers.
+local function origin_of(state)
+  return state.ends_at or 0, state.count or 0
 end
 
 -- Decides one call and, unless `spend` is false, records it; returns its stretch.
@@ -166,7 +163,7 @@ verbs[UP_TO] = function(check, state, reply)
 end
 verbs[RESERVE] = function(check, state, reply)
   local stretch, outcome = decided(check, state, check.cost, now + check.extra, true)
-  reply[#reply + 1] = pack('<dI4', origin_of(check, state)) .. stretch
+  reply[#reply + 1] = pack('<dI4', origin_of(state)) .. stretch
   return outcome.admitted and keep_resets(check) or 0
 end
 verbs[LEASE] = function(check, state, reply)
@@ -182,7 +179,7 @@ verbs[LEASE] = function(check, state, reply)
   else
     units, outcome = leased(check, state)
   end
-  local window_end, count = origin_of(check, state)
+  local window_end, count = origin_of(state)
   local resets = units > 0 and keep_resets(check) or check.resets
   reply[#reply + 1] = pack('<I4I4dI4I4', lease.instances, resets, window_end, count, 1)
     .. s.encode_outcome(check.limit, outcome)

@@ -2,7 +2,7 @@
 -- at the top of the strategy's file, at least `bytes` in all. A later format begins with the letter + 128 and a byte that
 -- holds its number. It is an error here, so that a server that does not know a format neither misreads nor overwrites it; so is a
 -- string that another program or strategy wrote.
-local function check(text, tag, bytes)
+return function(text, tag, bytes)
   local first = text:byte()
   if first == tag and #text >= bytes then
     return
@@ -12,5 +12,3 @@ local function check(text, tag, bytes)
   end
   error('the key holds something that is not a state of this strategy', 0)
 end
-
-return check

@@ -1,9 +1,7 @@
--- absolute.lua in the usual case.
+-- absolute.lua in the usual case. Returns the same as quick/fixed_window.lua.
 local record = define('quick/series')
 
--- Returns the outcome, the position after the limit in `argument`, the units of a lease, and the time at which they are
--- recorded; or UNUSUAL, before it writes anything.
-local function take(key, argument, at, now, cost, lease)
+return function(key, argument, at, now, cost, lease)
   local capacity, window, group, sticky, after = unpack('<dddB', argument, at)
   if lease then
     after = lease:read(argument, after, window)
@@ -29,5 +27,3 @@ local function take(key, argument, at, now, cost, lease)
   end
   return pack('<Bdddddd', 1, capacity, used, now, 0, recorded, recorded + window), after, units, recorded
 end
-
-return take

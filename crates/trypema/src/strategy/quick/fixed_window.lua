@@ -1,7 +1,7 @@
--- fixed_window.lua in the usual case: the clock and the window are as they were. Returns the outcome, what comes after
--- the limit in `argument`, the units of a lease, and where they are recorded; nothing, and nothing is written, where
--- fixed_window.lua has to look.
-local function take(key, argument, at, now, cost, lease)
+-- fixed_window.lua in the usual case: the clock and the window are as they were. Returns the outcome, the position after
+-- the limit in `argument`, the units of a lease, and their origin: the time at which they are recorded, the end of the
+-- window and the number of the count. In any other case returns UNUSUAL, before it writes anything.
+return function(key, argument, at, now, cost, lease)
   local limit, window, after = unpack('<dd', argument, at)
   local starts_at, ends_at
   if window > 0 then
@@ -60,5 +60,3 @@ local function take(key, argument, at, now, cost, lease)
   end
   return pack('<Bdd', 1, used, ends_at), after, cost, now, ends_at, count
 end
-
-return take

@@ -5,7 +5,7 @@
 -- Counts `cost`, or the units that `lease` is granted, in the series behind the prefix of the state `text`. Writes the
 -- state with `prefix`, or with `fresh` if nothing was used. Returns the units used before, the units counted, and their
 -- time; or UNUSUAL, before it writes anything.
-local function record(key, text, prefix, fresh, now, window, group, capacity, cost, lease)
+return function(key, text, prefix, fresh, now, window, group, capacity, cost, lease)
   local first, newest, open, closed, oldest, through, start, stored, room, base = 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
   if #text > 0 then
     local open_span, horizon, width
@@ -94,5 +94,3 @@ local function record(key, text, prefix, fresh, now, window, group, capacity, co
   end
   return used, units, stamp
 end
-
-return record

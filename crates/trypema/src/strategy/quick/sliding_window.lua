@@ -1,7 +1,6 @@
 -- sliding_window.lua in the usual case: the clock and the window are as they were, and steps can be counted at once.
--- Returns the outcome, what comes after the limit in `argument`, the units of a lease, and where they are recorded; nothing,
--- and nothing is written, where sliding_window.lua has to look.
-local function take(key, argument, at, now, cost, lease)
+-- Returns the same as quick/fixed_window.lua.
+return function(key, argument, at, now, cost, lease)
   local limit, window, after = unpack('<dd', argument, at)
   if lease then
     after = lease:read(argument, after, 2 * window)
@@ -58,5 +57,3 @@ local function take(key, argument, at, now, cost, lease)
   end
   return pack('<Bddd', 1, ends_at, previous, current), after, cost, now, ends_at, count
 end
-
-return take

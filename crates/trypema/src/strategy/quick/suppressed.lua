@@ -1,10 +1,8 @@
--- suppressed.lua in the usual case: every call was accepted so far, and this one fits under the soft limit. Leases are
--- left to suppressed.lua.
+-- suppressed.lua in the usual case of a take: every call was accepted so far, and this one fits under the soft limit.
+-- Returns the same as quick/fixed_window.lua.
 local record = define('quick/series')
 
--- Returns the outcome, the position after the limit in `argument`, the cost, and the time at which it is recorded; or
--- UNUSUAL, before it writes anything.
-local function take(key, argument, at, now, cost, lease)
+return function(key, argument, at, now, cost, lease)
   if lease then
     return UNUSUAL
   end
@@ -28,5 +26,3 @@ local function take(key, argument, at, now, cost, lease)
   end
   return pack('<Bddddddd', 1, 0, soft, used, now, 0, recorded, recorded + window), after, cost, recorded
 end
-
-return take

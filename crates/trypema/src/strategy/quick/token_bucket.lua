@@ -1,8 +1,6 @@
--- token_bucket.lua in the usual case: the limits and the clock are as they were, and nothing is pending. Returns the
--- outcome, what comes after the limits in `argument`, the cost, and where it is recorded; nothing, and nothing is written,
--- where token_bucket.lua has to look.
-local function take(key, argument, at, now, cost, lease)
-  -- A lease is left to token_bucket.lua.
+-- token_bucket.lua in the usual case of a take: the limits and the clock are as they were, and nothing is pending.
+-- Returns the same as quick/fixed_window.lua.
+return function(key, argument, at, now, cost, lease)
   if lease then
     return UNUSUAL
   end
@@ -59,5 +57,3 @@ local function take(key, argument, at, now, cost, lease)
   end
   return pack('<BBddd', 1, 0, now, -1, -1) .. owed_before, at, cost, now, 0, number
 end
-
-return take

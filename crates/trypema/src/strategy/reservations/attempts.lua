@@ -3,25 +3,9 @@ local reservations = require('reservations')
 
 local NO_ATTEMPT = string.rep('\0', 8)
 
--- Returns the entries with this id that have not expired, in their order.
-local function entries_of(t, id, now)
-  local found, from = {}, 1
-  while true do
-    local at = t.entries:find(id, from, true)
-    if not at then
-      return found
-    end
-    from = at + 1
-    if (at - 1) % ENTRY_BYTES == 0 then
-      local e = reservations.entry_at(t, at)
-      found[#found + 1] = now < e.expires_at and e or nil
-    end
-  end
-end
-
 -- Returns whether the attempt was undone.
 local function is_undone(t, id, attempt, now)
-  for _, e in ipairs(entries_of(t, id, now)) do
+  for _, e in ipairs(reservations.entries_of(t, id, now)) do
     if e.state == UNDONE and e.attempt == attempt then
       return true
     end
@@ -32,9 +16,8 @@ end
 -- Notes that an attempt has found the open reservation.
 local function confirm(t, id, attempt, now)
   reservations.forget_expired(t, now)
-  local open, count
-  count = 0
-  for _, e in ipairs(entries_of(t, id, now)) do
+  local open, count = nil, 0
+  for _, e in ipairs(reservations.entries_of(t, id, now)) do
     if e.state == OPEN then
       open = e
     elseif e.state == CONFIRMED then
@@ -62,7 +45,7 @@ end
 local function undo(t, id, attempt, marked_until, now)
   reservations.forget_expired(t, now)
   local made, own, other
-  for _, e in ipairs(entries_of(t, id, now)) do
+  for _, e in ipairs(reservations.entries_of(t, id, now)) do
     if e.state == UNDONE and e.attempt == attempt then
       return
     elseif e.state == OPEN and e.attempt == attempt then
@@ -102,7 +85,7 @@ end
 -- Lets nothing undo a reservation any more, because its holder has been answered.
 local function forget_attempts(t, id, now)
   local chosen = id:byte() % 2 == 1
-  local found = chosen and entries_of(t, id, now) or {reservations.find(t, id, now)}
+  local found = chosen and reservations.entries_of(t, id, now) or {reservations.find(t, id, now)}
   -- From the end, so that the places of those before stay as they are.
   for i = #found, 1, -1 do
     local e = found[i]

@@ -68,7 +68,7 @@ local function all_or_nothing(checks, reply)
     local resets, origin = 0, ''
     if check.verb == RESERVE then
       resets = is_admitted and keep_resets(check) or 0
-      origin = pack('<dI4', origin_of(check, check.entry.state))
+      origin = pack('<dI4', origin_of(check.entry.state))
     end
     reply[#reply + 1] = pack('<Bd', 1, resets) .. origin .. pack('<I4', 1)
       .. s.encode_outcome(check.limit, told)

@@ -138,8 +138,8 @@ local function commit_hold(check)
   -- A cost of 0 is not recorded: use the present time.
   local units, recorded, window_end, count = check.cost, now, 0, 0
   if units > 0 then
-    window_end, count = origin_of(check, check.entry.state)
-    recorded = s.recorded_time(check.limit, check.outcome, now)
+    window_end, count = origin_of(check.entry.state)
+    recorded = check.outcome.recorded or s.recorded_time(check.limit, check.outcome, now)
     units = s.recorded_units and s.recorded_units(check.limit, check.outcome, units) or units
   end
   tables.forget_expired(t, now)

@@ -1,6 +1,6 @@
 -- The refund of absolute.lua in the usual case: the newest bucket counted the units, and nothing has left the window.
--- Returns the units refunded; nothing, and nothing is written, where absolute.lua has to look.
-local function refund(key, argument, at, now, units, recorded)
+-- Returns the units refunded; or UNUSUAL, before it writes anything.
+return function(key, argument, at, now, units, recorded)
   local _, window = unpack('<dd', argument, at)
   local text = call('GETRANGE', key, '0', '47')
   if text == '' then
@@ -28,5 +28,3 @@ local function refund(key, argument, at, now, units, recorded)
   end
   return units
 end
-
-return refund

@@ -1,6 +1,6 @@
--- The refund of fixed_window.lua in the usual case: the windows are aligned. Returns the units refunded; nothing,
--- and nothing is written, where fixed_window.lua has to look.
-local function refund(key, argument, at, now, units, recorded, window_end, count)
+-- The refund of fixed_window.lua in the usual case: the windows are aligned. Returns the units refunded; or UNUSUAL,
+-- before it writes anything.
+return function(key, argument, at, now, units, recorded, window_end, count)
   local _, window = unpack('<dd', argument, at)
   local text = call('GET', key)
   if not text then
@@ -23,5 +23,3 @@ local function refund(key, argument, at, now, units, recorded, window_end, count
   call('SET', key, pack('<BddI3', STATE_LETTER, ends_at, counted - units, count), 'KEEPTTL')
   return units
 end
-
-return refund

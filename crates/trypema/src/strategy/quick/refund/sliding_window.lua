@@ -1,6 +1,6 @@
 -- The refund of sliding_window.lua in the usual case: the current window counted the units. Returns the units refunded;
--- nothing, and nothing is written, where sliding_window.lua has to look.
-local function refund(key, argument, at, now, units, recorded, window_end, count)
+-- or UNUSUAL, before it writes anything.
+return function(key, argument, at, now, units, recorded, window_end, count)
   local _, window = unpack('<dd', argument, at)
   local text = call('GET', key)
   if not text then
@@ -24,5 +24,3 @@ local function refund(key, argument, at, now, units, recorded, window_end, count
   end
   return units
 end
-
-return refund

@@ -1,6 +1,6 @@
 -- The refund of token_bucket.lua in the usual case: the limits and the clock are as they were, and nothing is pending.
--- Returns the units refunded; nothing, and nothing is written, where token_bucket.lua has to look.
-local function refund(key, argument, at, now, units, recorded, _, number)
+-- Returns the units refunded; or UNUSUAL, before it writes anything.
+return function(key, argument, at, now, units, recorded, _, number)
   local count
   count, at = unpack('<B', argument, at)
   local text = call('GET', key)
@@ -45,5 +45,3 @@ local function refund(key, argument, at, now, units, recorded, _, number)
   end
   return refunded
 end
-
-return refund

@@ -2,7 +2,7 @@
 -- they are read one by one, 16 at most. Returns `closed`, `oldest`, `start` and `stored`.
 local bucket = define('quick/series/bucket')
 
-local function expire(key, text, base, moment, newest, closed, oldest, through, start, stored, room)
+return function(key, text, base, moment, newest, closed, oldest, through, start, stored, room)
   local is_long = #text >= WHOLE
   local most = is_long and 16 or stored
   local stamp, last = bucket(key, text, base + start * 12)
@@ -19,5 +19,3 @@ local function expire(key, text, base, moment, newest, closed, oldest, through, 
   end
   return closed, oldest, start, stored
 end
-
-return expire

@@ -2,7 +2,7 @@
 -- newer. Returns the number of buckets to keep, those to write after them, `closed` and `through`.
 local bucket = define('quick/series/bucket')
 
-local function give_back(key, text, base, lease, group, newest, closed, through, start, stored, room)
+return function(key, text, base, lease, group, newest, closed, through, start, stored, room)
   local moment, index, before, stamp, last = lease.recorded, stored, closed, 0, 0
   -- The bucket that counted them is the first that ends at `moment` or later.
   while index > 0 do
@@ -30,5 +30,3 @@ local function give_back(key, text, base, lease, group, newest, closed, through,
   end
   return index, tail, closed - back, (through - back) % 2 ^ 48
 end
-
-return give_back

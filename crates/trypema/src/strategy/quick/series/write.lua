@@ -1,5 +1,5 @@
 -- Writes a long state of series.lua in place: its head, and the buckets of `tail` from `slot` on of the ring.
-local function write(key, head, base, slot, room, tail)
+return function(key, head, base, slot, room, tail)
   local fitting = (room - slot) * 12
   if #tail > 0 then
     call('SETRANGE', key, base + slot * 12, tail:sub(1, fitting))
@@ -9,5 +9,3 @@ local function write(key, head, base, slot, room, tail)
   end
   call('SETRANGE', key, '0', head)
 end
-
-return write
