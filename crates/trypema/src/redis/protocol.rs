@@ -122,7 +122,7 @@ pub(super) struct CheckRequest {
 }
 
 impl LeaseArgs {
-    /// Appends the arguments of [`Verb::Lease`].
+    /// Appends the arguments of [`Verb::Lease`], which `read_terms` in lease.lua reads.
     pub(super) fn write(&self, argument: &mut Vec<u8>) {
         let LeaseParams { want, unspent, reported, .. } = self.params;
         let numbers =
@@ -134,12 +134,13 @@ impl LeaseArgs {
     }
 }
 
-/// Appends the argument of [`Verb::Refund`].
+/// Appends the argument of [`Verb::Refund`], which `read_check` in driver/answer.lua reads.
 pub(super) fn put_origin(argument: &mut Vec<u8>, origin: Origin) {
     put_count(argument, origin.window_end);
     argument.extend_from_slice(&origin.count.to_le_bytes());
 }
 
+/// Reads what `origin_of` in driver.lua returned.
 fn read_origin(reader: &mut ReplyReader<'_>) -> Option<Origin> {
     Some(Origin { window_end: reader.count()?, count: reader.word()? })
 }

@@ -14,6 +14,7 @@ local function read(argument, at)
   return limit, at
 end
 
+-- Reads a state, which `series.save` or quick/series.lua wrote.
 local function load(key)
   local text = series.load(key, STATE_LETTER, 32)
   if #text == 0 then
@@ -90,6 +91,5 @@ end
 
 return {
   read = read, load = load, save = save, decide = decide, commit = commit, available = available, refund = refund,
-  retention = retention, encode_outcome = encode_outcome,
-  recorded_units = recorded_units,
+  retention = retention, encode_outcome = encode_outcome, recorded_units = recorded_units,
 }

@@ -19,6 +19,7 @@ local function read(argument, at)
   return limit, at
 end
 
+-- Reads a state, which `series.save` wrote.
 local function load(key)
   local text = series.load(key, STATE_LETTER, 49)
   if #text == 0 then

@@ -1,7 +1,7 @@
 -- concurrency: the twin of concurrency.rs. Change both or neither.
 --   limit    <d limit> <d hold>
 --   state    the table of reservations.lua
---   outcome  <B admitted> <B 1 if another holder has room> <d units held before> <d everything held has expired by then>
+--   outcome  <B admitted> <B 1 if another holder has room> <d units held before> <d time by which all has expired>
 
 local reservations = require('reservations')
 
@@ -9,12 +9,6 @@ local function read(argument, at)
   local limit = {}
   limit.limit, limit.hold, at = unpack('<dd', argument, at)
   return limit, at
-end
-
-local load = reservations.load
-
-local function save(key, _, state, now)
-  reservations.save(key, state, now)
 end
 
 local function decide(limit, state, now, stamp, cost, needed)
@@ -68,7 +62,7 @@ local function lease(limit, state, now, lease)
 end
 
 return {
-  read = read, load = load, save = save, decide = decide, commit = commit, available = available, refund = refund,
-  retention = retention, encode_outcome = encode_outcome, lease = lease,
+  read = read, load = reservations.load, save = reservations.save, decide = decide, commit = commit,
+  available = available, refund = refund, retention = retention, encode_outcome = encode_outcome, lease = lease,
   is_held = true,
 }

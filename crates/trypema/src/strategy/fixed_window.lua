@@ -15,6 +15,7 @@ local function read(argument, at)
   return limit, at
 end
 
+-- Reads a state, which `save` below, quick/fixed_window.lua or quick/refund/fixed_window.lua wrote.
 local function load(key)
   local text = call('GET', key)
   if not text then
@@ -36,8 +37,8 @@ local function save(key, _, state, now)
   call('SET', key, text, 'PX', time_to_live(state.ends_at, now))
 end
 
--- Returns the start and the end of the window that contains `moment` and, for a calendar, the end of the next one if it is
--- known. Returns nothing for a moment outside of the boundaries of a calendar.
+-- Returns the start and the end of the window that contains `moment` and, for a calendar, the end of the next one if
+-- it is known. Returns nothing for a moment outside of the boundaries of a calendar.
 local function window_at(limit, moment)
   local b = limit.boundaries
   if not b then
@@ -51,8 +52,8 @@ local function window_at(limit, moment)
   end
 end
 
--- The caller's clock differs from the time by more than a window, so the boundaries are unknown. What counts goes on
--- counting; otherwise a window begins now, as long as the longest one.
+-- Returns the same as `count_at` if the caller's clock differs from the time by more than a window, so that the
+-- boundaries are unknown: the stored window goes on, or else one begins now, as long as the longest one.
 local function count_without_boundaries(limit, state, now)
   if state.ends_at <= now or state.counted == 0 then
     return now + limit.longest, 0, false
@@ -63,8 +64,8 @@ local function count_without_boundaries(limit, state, now)
   return state.ends_at, state.counted, false
 end
 
--- Returns the window that counts at `now`: its end, its count, and whether all history counts as happening now, because the
--- clock went back by more than a window, or because the state's window is none of this calendar's.
+-- Returns the window that counts at `now`: its end, its count, and whether all history counts as happening now,
+-- because the clock went back by more than a window, or because the state's window is none of this calendar's.
 local function count_at(limit, state, now)
   local starts_at, ends_at, next_end = window_at(limit, now)
   if not starts_at then
@@ -120,7 +121,7 @@ local function available(limit, state, now, cost)
   return math.min(cost, math.max(0, limit.limit - used))
 end
 
--- Whatever the limit is now, the count that the units joined has them until it ends.
+-- Removes the units from the count that they joined, until it ends, also if the limit has changed.
 local function refund(_, state, now, units, recorded, window_end, count)
   if now >= state.ends_at or recorded >= 0 and (window_end ~= state.ends_at or count ~= state.count) then
     return 0

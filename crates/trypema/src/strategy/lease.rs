@@ -2,9 +2,8 @@
 //! to spend locally until the lease ends.
 //!
 //! The units are recorded at the end of the lease. No unit is spent after the time it is recorded at, so no
-//! interval of a window's length exceeds the limit. The Lua twins are
-//! `redis/script/lease.lua`, `leased` in `redis/script/driver.lua`, and the strategy's own `lease.lua` if it
-//! has one.
+//! interval of a window's length exceeds the limit. The Lua twins are `redis/script/lease.lua`, and `leased` in
+//! `redis/script/driver.lua` or the function `lease` of the strategy's own twin.
 
 use super::{Call, Origin, Recorded, Refund, Wire};
 use crate::clock::Timestamp;

@@ -11,13 +11,13 @@ local function load(key)
   return t
 end
 
-local function save(key, t, now)
+local function save(key, _, t, now)
   if #t.entries > 0 or t.is_known then
     tables.write(key, t.entries, t.held, now)
   end
 end
 
--- Reads the entry at `at`, which `packed` or quick/reservations.lua wrote.
+-- Reads the entry at `at`, which `packed` below or quick/reservations.lua wrote.
 local function entry_at(t, at)
   local e = {at = at}
   e.id, e.request, e.attempt, e.units, e.recorded, e.window_end, e.count, e.expires_at, e.state =
@@ -103,8 +103,8 @@ local function first_forgettable(t, from)
   end
 end
 
--- Whether another entry has room behind those before `from`, which have expired. In a full table, it takes the place of a
--- settled one or of a mark.
+-- Whether another entry has room behind those before `from`, which have expired. In a full table, it takes the place
+-- of a settled one or of a mark.
 local function has_room(t, from)
   return #t.entries - from + 1 < MAX_ENTRIES * ENTRY_BYTES or first_forgettable(t, from) ~= nil
 end
@@ -128,9 +128,9 @@ local function is_from_the_future(e, now, hold)
   return e.expires_at > now + 2 * hold and (e.recorded > now + hold or e.expires_at > now + hold + MAX_HOLD)
 end
 
--- Returns the time at which every entry has expired, and whether one was made in the future: the clock went back by more
--- than `hold`. An entry that was made in time expires at the time that was returned to its holder, even if the limit has got
--- a much shorter hold since. A renewed entry shows the step by its expiry alone.
+-- Returns the time at which every entry has expired, and whether one was made in the future: the clock went back by
+-- more than `hold`. An entry that was made in time expires at the time that was returned to its holder, even if the
+-- limit has got a much shorter hold since. A renewed entry shows the step by its expiry alone.
 local function latest_expiry_at(t, now, hold)
   if t.latest <= now + 2 * hold then
     return t.latest, false
@@ -181,8 +181,8 @@ local function find(t, id, now)
   end
 end
 
--- Returns the entry that the units of the new entry `new` join, if they do: see `insert` in reservations.rs. `place` is
--- where `new` goes otherwise.
+-- Returns the entry that the units of the new entry `new` join, if they do: see `insert` in reservations.rs. `place`
+-- is where `new` goes otherwise.
 local function joined_by(t, new, place)
   if new.id ~= ANONYMOUS then
     return
@@ -199,8 +199,8 @@ local function joined_by(t, new, place)
   end
 end
 
--- Adds an entry. In a full table, the settled entry or mark that expires first is forgotten. Units without a name join another entry
--- as `joined_by` says.
+-- Adds an entry. In a full table, the settled entry or mark that expires first is forgotten. Units without a name
+-- join another entry as `joined_by` says.
 local function insert(t, e)
   local forgotten = #t.entries >= MAX_ENTRIES * ENTRY_BYTES and first_forgettable(t, 1)
   if forgotten then
@@ -251,6 +251,6 @@ end
 return {
   load = load, save = save, entries_of = entries_of, replace = replace, held_by = held_by,
   anonymous_entry = anonymous_entry, has_room = has_room, held_at = held_at, forget_expired = forget_expired,
-  latest_expiry_at = latest_expiry_at, step_back = step_back, find = find, insert = insert, live_entries = live_entries,
-  release_anonymous = release_anonymous,
+  latest_expiry_at = latest_expiry_at, step_back = step_back, find = find, insert = insert,
+  live_entries = live_entries, release_anonymous = release_anonymous,
 }

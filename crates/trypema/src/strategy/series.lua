@@ -142,8 +142,8 @@ local function refund(s, now, window, group, units, recorded)
   return refunds.refund_oldest(s, units)
 end
 
--- Returns the beginning of a state whose letter is `tag` and which has `bytes` at least, or an empty string. `save` below
--- or a quick case wrote it.
+-- Returns the beginning of a state whose letter is `tag` and which has `bytes` at least, or an empty string. `save`
+-- below, quick/series.lua or quick/refund/absolute.lua wrote it.
 local function load(key, tag, bytes)
   local text = call('GETRANGE', key, '0', '1023')
   if #text > 0 then

@@ -11,6 +11,7 @@ local function read(argument, at)
   return limit, at
 end
 
+-- Reads a state, which `save` below, quick/sliding_window.lua or quick/refund/sliding_window.lua wrote.
 local function load(key)
   local text = call('GET', key)
   if not text then

@@ -23,6 +23,7 @@ local function hard_of(limit, soft)
   return math.min(math.floor(soft * limit.factor * (1 + 1e-12)), MAX_EXACT)
 end
 
+-- Reads a state, which `series.save` or quick/series.lua wrote.
 local function load(key)
   local text = series.load(key, STATE_LETTER, 37)
   if #text == 0 then
@@ -157,7 +158,8 @@ local function commit(limit, state, now, cost, o)
   local observed = state.observed
   if observed then
     local used, expired, is_stepped_back = series.view(observed, now, window)
-    series.record(observed, now, window, used, expired, is_stepped_back, o.stamp, limit.group, series.countable(cost, used))
+    cost = series.countable(cost, used)
+    series.record(observed, now, window, used, expired, is_stepped_back, o.stamp, limit.group, cost)
   end
 end
 
@@ -256,6 +258,6 @@ end
 
 return {
   read = read, load = load, save = save, decide = decide, commit = commit, available = available, refund = refund,
-  retention = retention, encode_outcome = encode_outcome,
-  recorded_units = recorded_units, record_denied_elsewhere = record_denied_elsewhere, lease = lease,
+  retention = retention, encode_outcome = encode_outcome, recorded_units = recorded_units,
+  record_denied_elsewhere = record_denied_elsewhere, lease = lease,
 }

@@ -21,6 +21,7 @@ local function read(argument, at)
   return limits, at
 end
 
+-- Reads a state, which `save` below, quick/token_bucket.lua or quick/refund/token_bucket.lua wrote.
 local function load(key)
   local text = call('GET', key)
   if not text then
@@ -222,8 +223,8 @@ local function pending_tokens(state)
   return tokens
 end
 
--- Whether all units of the count are debts to `limits`: they were refilled at the same rates, and none is forgiven. So the part
--- of a call's units that is not refilled is certain.
+-- Whether all units of the count are debts to `limits`: they were refilled at the same rates, and none is forgiven.
+-- So the part of a call's units that is not refilled is certain.
 local function is_whole(limits, state)
   local tokens = pending_tokens(state)
   for i, l in ipairs(limits) do

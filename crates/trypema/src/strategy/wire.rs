@@ -17,14 +17,15 @@ pub trait Wire: Strategy {
     /// The last part of the names of the strategy's keys in Redis.
     const SUFFIX: &'static str = Self::NAME;
 
-    /// Appends `limit` in the encoding that the twin's `read` expects. `now` is the caller's present; only
+    /// Appends `limit`, which the twin's `read` and its usual case read. `now` is the caller's present; only
     /// the windows of a calendar depend on it.
     fn write_limit(limit: &Self::Limit, now: Timestamp, out: &mut Vec<u8>);
 
     /// Returns the length in bytes of an outcome for `limit` in the twin's reply.
     fn outcome_len(limit: &Self::Limit) -> usize;
 
-    /// Reads the outcome that the twin decided for `call`. Returns `None` if `reply` is malformed.
+    /// Reads the outcome of `call`, which the twin's `encode_outcome` or its usual case wrote. Returns `None` if `reply`
+    /// is malformed.
     ///
     /// Identical takes of one batch share a reply, which describes the first of them. `spent` is the number
     /// of units that the takes before this one have spent.

@@ -1,4 +1,5 @@
 -- The rest of the driver, for requests that are not in their usual case.
+
 -- Longer than any receipt is good for: two of the longest windows.
 local LONGEST_MS = 2 * 366 * 86400000
 
@@ -9,16 +10,13 @@ local function strategy_of(number)
   return strategies[number]
 end
 
--- The state of a check: read once, and written once, when all is decided, however many checks are on it.
-local function state_at(check)
-  local key = KEYS[check.index]
-  local entry = states[key]
-  if not entry then
-    entry = {strategy = check.strategy, state = check.strategy.load(key), key = key}
-    states[key] = entry
-    order[#order + 1] = entry
+-- The state at `key`: read once, and written once, when all is decided, however many checks are on it.
+local function state_at(key, strategy)
+  if not states[key] then
+    states[key] = {strategy = strategy, state = strategy.load(key), key = key}
+    order[#order + 1] = states[key]
   end
-  return entry
+  return states[key]
 end
 
 local function save_entry(entry)
@@ -39,6 +37,15 @@ local function changing(check, change, ...)
   end
   entry.state.is_changed = entry.state.is_changed or was_changed
   return result
+end
+
+-- Records the outcome of a check with `record`, a function of its strategy, if it has that one.
+local function record_outcome(check, record, outcome)
+  if record then
+    changing(check, function(_, state)
+      record(check.limit, state, now, check.cost, outcome)
+    end)
+  end
 end
 
 -- How often the key was reset, as long as receipts from before may be around.
@@ -131,7 +138,8 @@ local function leased(check, state)
   return units, outcome
 end
 
--- Returns the outcome to report of a check whose request another check denies: nothing is spent, so it says what is left.
+-- Returns the outcome to report of a check whose request another check denies: nothing is spent, so it says what is
+-- left.
 local function uncharged(check, state, outcome)
   if outcome.admitted then
     return check.strategy.decide(check.limit, state, now, now, 0, 0)
@@ -156,7 +164,7 @@ verbs[PEEK] = function(check, state, reply)
 end
 verbs[UP_TO] = function(check, state, reply)
   local units = check.strategy.available(check.limit, state, now, check.cost)
-  -- Where nothing fits, the answer says why a single unit does not; it is not recorded.
+  -- If nothing fits, the answer says why a single unit does not; it is not recorded.
   local cost = units == 0 and math.min(check.cost, 1) or units
   reply[#reply + 1] = decided(check, state, cost, now, units > 0)
   return units

@@ -1,6 +1,7 @@
 -- Answers the requests, as long as they are in their usual case.
 local reply, answered = {pack('<d', now)}, 0
--- What driver.lua read of each key. A key that is not written yet has no usual case.
+-- The states that driver.lua read, by key. They may be changed and not yet written, so the quick cases leave them
+-- alone.
 local states = {}
 -- The usual cases of takes and leases that were needed so far (quick/*.lua), by strategy number.
 local quicks = {}
@@ -62,7 +63,8 @@ local function answer_quickly()
   end
   at, is_written = after, true
   if asked then
-    reply[#reply + 1] = pack('<BdI4I4dI4I4', 1, units, lease.instances, 0, window_end or 0, number_of_count or 0, 1) .. outcome
+    reply[#reply + 1] = pack('<BdI4I4dI4I4', 1, units, lease.instances, 0, window_end or 0, number_of_count or 0, 1)
+      .. outcome
   else
     reply[#reply + 1] = pack('<BdI4', 1, 0, 1) .. outcome
   end

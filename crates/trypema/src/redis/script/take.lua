@@ -1,8 +1,8 @@
--- Takes `cost` of the strategy `s` for each of `times` callers, one after the other, at the same moment. Adds to `reply`,
--- for each stretch of callers that get the same answer, <I4 how many> and the outcome. Of admitted callers it is the
--- first one's; those after it find what it spent, and so on.
+-- Takes `cost` of the strategy `s` for each of `times` callers, one after the other, at the same moment. Adds to
+-- `reply`, for each stretch of callers that get the same answer, <I4 how many> and the outcome. Of admitted callers it
+-- is the first one's; those after it find what it spent, and so on.
 return function(s, limit, state, now, cost, times, reply)
-  -- Where units are pending, each answer looks ahead for itself.
+  -- If units are pending, each answer looks ahead for itself.
   local is_pending = state.pending and #state.pending > 0
   if times > 1 and cost > 0 and not is_pending then
     local together = math.min(times, math.floor(s.available(limit, state, now, cost * times) / cost))

@@ -1,6 +1,6 @@
--- fixed_window.lua in the usual case: the clock and the window are as they were. Returns the outcome, the position after
--- the limit in `argument`, the units of a lease, and their origin: the time at which they are recorded, the end of the
--- window and the number of the count. In any other case returns UNUSUAL, before it writes anything.
+-- fixed_window.lua in the usual case: the clock and the window are as they were. Returns the outcome, the position
+-- after the limit in `argument`, the units of a lease, and their origin: the time at which they are recorded, the
+-- end of the window and the number of the count. In any other case returns UNUSUAL, before it writes anything.
 return function(key, argument, at, now, cost, lease)
   local limit, window, after = unpack('<dd', argument, at)
   local starts_at, ends_at

@@ -1,5 +1,6 @@
--- reservations.lua in the usual case: one counter, nothing has expired, and the clock is as it was. The reservation's id
--- is at `from` of the driver's argument.
+-- reservations.lua in the usual case: one counter, nothing has expired, and the clock is as it was. The
+-- reservation's id is at `from` of the driver's argument. Both functions return UNUSUAL in any other case, before
+-- they write anything.
 local tables = define('reservations/table')
 
 -- Reads a table, unless an entry has expired or was made in the future.
@@ -11,12 +12,13 @@ local function read_usual(key)
   return entries, held, latest
 end
 
--- Reserves, if the id is new and the table has room. `take` is the usual case of a strategy that counts, `decide` that of
--- one that holds. Returns the reply, and the position after the check.
+-- Reserves, if the id is new and the table has room. `take` is the usual case of a strategy that counts, `decide`
+-- that of one that holds. Returns the reply, and the position after the check.
 local function hold(key, table_key, cost, ttl, from, take, decide)
   local entries, held, latest = read_usual(table_key)
   -- The reservation may be known, or the attempt undone.
-  if entries == UNUSUAL or #entries >= MAX_ENTRIES * ENTRY_BYTES or entries:find(argument:sub(from, from + 15), 1, true) then
+  local id = argument:sub(from, from + 15)
+  if entries == UNUSUAL or #entries >= MAX_ENTRIES * ENTRY_BYTES or entries:find(id, 1, true) then
     return UNUSUAL
   end
   local bytes, limit_at = unpack('<I2', argument, from + BEFORE_UNITS + 1)
@@ -41,8 +43,8 @@ local function hold(key, table_key, cost, ttl, from, take, decide)
   return pack('<BdI4d', 1, is_admitted and 1 or 0, 1, expires_at) .. outcome, limit_at + bytes
 end
 
--- Settles, if the reservation is there, and cost no more than its estimate. `number` is that of the strategy, whose units are held or counted.
--- Returns the reply, and the position after the check.
+-- Settles, if the reservation is there, and cost no more than its estimate. `number` is that of the strategy, whose
+-- units are held or counted. Returns the reply, and the position after the check.
 local function settle(number, key, table_key, cost, from, is_held)
   local ending, bytes, limit_at = unpack('<BI2', argument, from + BEFORE_UNITS)
   local entries, held = read_usual(table_key)

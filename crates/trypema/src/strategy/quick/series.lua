@@ -1,10 +1,10 @@
 -- series.lua in the usual case: the clock and the window are as they were, counts are narrow, and the cost fits.
--- series/ring.lua describes the layout. The fields of the series are locals, and what is rarely needed is a part of its
--- own: a table of the fields would take a fourth of the call's time.
+-- series/ring.lua describes the layout. The fields of the series are locals, and what is rarely needed is a part of
+-- its own: a table of the fields would take a fourth of the call's time.
 
--- Counts `cost`, or the units that `lease` is granted, in the series behind the prefix of the state `text`. Writes the
--- state with `prefix`, or with `fresh` if nothing was used. Returns the units used before, the units counted, and their
--- time; or UNUSUAL, before it writes anything.
+-- Counts `cost`, or the units that `lease` is granted, in the series behind the prefix of the state `text`. Writes
+-- the state with `prefix`, or with `fresh` if nothing was used. Returns the units used before, the units counted,
+-- and their time; or UNUSUAL, before it writes anything.
 return function(key, text, prefix, fresh, now, window, group, capacity, cost, lease)
   local first, newest, open, closed, oldest, through, start, stored, room, base = 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
   if #text > 0 then

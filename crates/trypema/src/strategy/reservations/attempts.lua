@@ -40,8 +40,8 @@ local function confirm(t, id, attempt, now)
   reservations.insert(t, open)
 end
 
--- Undoes an attempt, and remembers until `marked_until`, unless that is 0, that it was undone. Returns the entry if the attempt alone
--- held its units, and whether the table has no room to remember it.
+-- Undoes an attempt, and remembers until `marked_until`, unless that is 0, that it was undone. Returns the entry if
+-- the attempt alone held its units, and whether the table has no room to remember it.
 local function undo(t, id, attempt, marked_until, now)
   reservations.forget_expired(t, now)
   local made, own, other

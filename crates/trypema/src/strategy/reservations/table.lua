@@ -8,8 +8,7 @@ local HEAD_BYTES = 25
 -- The bytes of an entry before the time at which it expires.
 local BEFORE_EXPIRY = 60
 
--- Reads the table that `write` wrote. Returns its entries, the units held, and the two times of its head; an empty one if
--- there is none.
+-- Reads the table that `write` below wrote. Returns its entries, the units held, and the two times of its head.
 local function read(key)
   local text = call('GET', key)
   if not text then
@@ -39,7 +38,8 @@ local function write(key, entries, held, now)
     return
   end
   local earliest, latest = expiries(entries)
-  call('SET', key, pack('<Bddd', TABLE_LETTER, held, earliest, latest) .. entries, 'PX', time_to_live(latest, now))
+  local head = pack('<Bddd', TABLE_LETTER, held, earliest, latest)
+  call('SET', key, head .. entries, 'PX', time_to_live(latest, now))
 end
 
 -- Returns the place of a new entry in a table whose last one expires at `latest`: after all that expire no later than

@@ -21,8 +21,8 @@ local function new()
   }
 end
 
--- Reads the head at `at` of `text`, the beginning of the string at `key`. Returns the series and the position after its
--- head.
+-- Reads the head at `at` of `text`, the beginning of the string at `key`. Returns the series and the position after
+-- its head.
 local function read_head(key, text, at)
   local s = new()
   local open_span

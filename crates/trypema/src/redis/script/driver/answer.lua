@@ -15,7 +15,7 @@ local function read_check()
   number, check.verb, check.index, check.times, check.cost, check.extra, at =
     unpack('<BBI2I4dd', argument, at)
   check.number = number
-  -- The units that must be free, if that is not the cost.
+  -- `needed` is the number of units that must be free, if that is not the cost.
   if check.verb >= DEBIT then
     check.verb, check.needed = check.verb - DEBIT, 0
   elseif check.verb >= POSTPAID then
@@ -60,11 +60,7 @@ local function all_or_nothing(checks, reply)
     if is_admitted or not outcome.admitted then
       record = s.commit
     end
-    if record then
-      changing(check, function(_, state)
-        record(check.limit, state, now, check.cost, outcome)
-      end)
-    end
+    record_outcome(check, record, outcome)
     local resets, origin = 0, ''
     if check.verb == RESERVE then
       resets = is_admitted and keep_resets(check) or 0
@@ -90,7 +86,7 @@ local function load_all(checks)
       check.instances = require('instances')(KEYS[check.index], check.instance, check.extra, now)
       return
     end
-    check.entry = state_at(check)
+    check.entry = state_at(KEYS[check.index], check.strategy)
     check.held = IS_OF_TABLE[check.verb] and reservation_verbs().table_at(check)
     if WITH_RESETS[check.verb] then
       check.resets = resets_of(check.index)

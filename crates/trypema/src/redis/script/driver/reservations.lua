@@ -2,22 +2,9 @@
 local tables, attempts = require('reservations'), require('reservations/attempts')
 local verbs = {}
 
--- The table of reservations beside the counter of a check. For a concurrency limit, the table is the state.
+-- The table of reservations beside the counter of a check, or the state of a strategy that holds units.
 local function table_at(check)
-  if check.strategy.is_held then
-    return state_at(check)
-  end
-  local key = KEYS[check.index + 1]
-  local entry = states[key]
-  if not entry then
-    local function save(_, _, state, moment)
-      tables.save(key, state, moment)
-    end
-    entry = {strategy = {save = save}, state = tables.load(key), key = key}
-    states[key] = entry
-    order[#order + 1] = entry
-  end
-  return entry
+  return check.strategy.is_held and check.entry or state_at(KEYS[check.index + 1], tables)
 end
 
 -- Refunds units of the reservation `e`, as far as they still count. Returns their number.
@@ -32,8 +19,8 @@ local function refund_entry(check, state, e, units)
   return s.refund(check.limit, state, now, units, e.recorded, e.window_end, e.count)
 end
 
--- Undoes an attempt at one counter. Answers 1 if it alone held units, 0 if not, and 3 if the table has no room to remember
--- it.
+-- Undoes an attempt at one counter. Answers 1 if it alone held units, 0 if not, and 3 if the table has no room to
+-- remember it.
 local function undo(check, state, reply)
   local marked_until = check.extra > 0 and now + check.extra or 0
   local e, is_full = attempts.undo(check.held.state, check.id, check.attempt, marked_until, now)
@@ -122,9 +109,7 @@ local function commit_hold(check)
   if check.strategy.is_held then
     hold = check.limit.hold
   else
-    changing(check, function(_, state)
-      s.commit(check.limit, state, now, check.cost, check.outcome)
-    end)
+    record_outcome(check, s.commit, check.outcome)
   end
   local _, is_stepped_back = tables.latest_expiry_at(t, now, hold)
   if is_stepped_back then
@@ -170,12 +155,7 @@ local function reserve_all(checks, reply)
       attempts.confirm(check.held.state, check.id, check.attempt, now)
     elseif (number == 0 or number == 1) and not is_failed then
       -- A conflict or an undone attempt fails the request, which counts nowhere then.
-      local record = number == 0 and s.commit or s.record_denied_elsewhere
-      if record then
-        changing(check, function(_, state)
-          record(check.limit, state, now, check.cost, outcome)
-        end)
-      end
+      record_outcome(check, number == 0 and s.commit or s.record_denied_elsewhere, outcome)
     end
     if number == 1 and not is_admitted then
       number = 6

@@ -24,8 +24,8 @@ local function grant(lease, free)
   return units, leases.lease_end(lease, now, units)
 end
 
--- Returns a request for leases. The caller sets `index`, the position of the state in KEYS, `need` and `length`. The 16
--- fields fill the table's hash part exactly.
+-- Returns a request for leases. The caller sets `index`, the position of the state in KEYS, `need` and `length`. The
+-- 16 fields fill the table's hash part exactly.
 local function new(now)
   return {
     read = read, grant = grant, now = now, index = 0, need = 0, length = 0, want = 0, unspent = 0, recorded = 0,

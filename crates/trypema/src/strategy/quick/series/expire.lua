@@ -1,5 +1,5 @@
--- Forgets the closed buckets whose newest call is at `moment` or earlier, in the usual case of series.lua: in a long state
--- they are read one by one, 16 at most. Returns `closed`, `oldest`, `start` and `stored`.
+-- Forgets the closed buckets whose newest call is at `moment` or earlier, in the usual case of series.lua: in a long
+-- state they are read one by one, 16 at most. Returns `closed`, `oldest`, `start` and `stored`.
 local bucket = define('quick/series/bucket')
 
 return function(key, text, base, moment, newest, closed, oldest, through, start, stored, room)

@@ -1,5 +1,5 @@
--- Removes the unspent units of `lease` from the closed bucket that counted them, in the usual case of series.lua: few are
--- newer. Returns the number of buckets to keep, those to write after them, `closed` and `through`.
+-- Removes the unspent units of `lease` from the closed bucket that counted them, in the usual case of series.lua:
+-- few are newer. Returns the number of buckets to keep, those to write after them, `closed` and `through`.
 local bucket = define('quick/series/bucket')
 
 return function(key, text, base, lease, group, newest, closed, through, start, stored, room)
