@@ -30,6 +30,8 @@ mod fixed_window;
 #[cfg(feature = "_redis")]
 mod lease;
 mod limit;
+#[cfg(feature = "_redis")]
+mod lua;
 mod origin;
 pub(crate) mod reservations;
 mod series;
@@ -81,13 +83,15 @@ pub(crate) use lease::{Leasable, LeaseCall, LeaseGrant, LeaseParams, LeasedUnits
 #[cfg(all(feature = "_redis", feature = "unstable-testkit"))]
 #[doc(hidden)]
 pub use lease::{Leasable, LeaseCall, LeaseGrant, LeaseParams, LeasedUnits, LocalCall};
+#[cfg(feature = "_redis")]
+pub(crate) use lua::{LUA_NUMBERS, LUA_PARTS, LuaPart};
 #[cfg(all(feature = "_redis", not(feature = "unstable-testkit")))]
 pub(crate) use wire::Wire;
 #[cfg(all(feature = "_redis", feature = "unstable-testkit"))]
 #[doc(hidden)]
 pub use wire::Wire;
 #[cfg(feature = "_redis")]
-pub(crate) use wire::{LUA_SOURCES, LuaSource, RESERVATIONS, ReplyReader, put_count, put_number};
+pub(crate) use wire::{LUA_SOURCES, LuaSource, ReplyReader, put_count, put_number};
 
 pub(crate) use window::WindowOptions;
 #[cfg(not(feature = "unstable-testkit"))]

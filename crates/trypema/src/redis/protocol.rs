@@ -144,8 +144,8 @@ impl CheckRequest {
     pub(super) fn write(&self, times: u32, keys: &mut Vec<Vec<u8>>, argument: &mut Vec<u8>) {
         let payment = match self.spend.payment {
             Payment::Prepaid => 0,
-            Payment::Postpaid => 32,
-            Payment::Debit => 64,
+            Payment::Postpaid => verb::POSTPAID,
+            Payment::Debit => verb::DEBIT,
         };
         argument.push(self.strategy);
         argument.push(self.verb.number + payment);

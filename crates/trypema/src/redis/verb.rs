@@ -77,6 +77,16 @@ pub(crate) enum ReplyLayout {
 /// The bytes of an origin.
 const ORIGIN: usize = 8 + 4;
 
+/// Added to the number of a verb whose cost is spent as far as one unit is free, and whatever is free.
+pub(crate) const POSTPAID: u8 = 32;
+pub(crate) const DEBIT: u8 = 64;
+
+/// How a reservation ends: at a cost (0), at its estimate, or because the attempt that made it is undone.
+pub(crate) const AT_ESTIMATE: u8 = 1;
+pub(crate) const AT_UNDOING: u8 = 2;
+/// Added to that if the settlement is remembered although the caller did not choose the id.
+pub(crate) const REMEMBERED: u8 = 8;
+
 impl VerbRow {
     const fn new(name: &'static str, number: u8) -> Self {
         Self { name, number, helpers: &[], has_limit: true, reply: ReplyLayout::Number }

@@ -41,16 +41,6 @@ impl AtomicVerb for ReserveRequest<'_> {
     }
 }
 
-/// How a reservation ends, as numbers of the scripts.
-#[cfg(feature = "_redis")]
-mod ending {
-    pub(super) const AT_COST: u8 = 0;
-    pub(super) const AT_ESTIMATE: u8 = 1;
-    pub(super) const UNDONE: u8 = 2;
-    /// Added to the number if the settlement is remembered.
-    pub(super) const REMEMBERED: u8 = 8;
-}
-
 impl Verb for SettleRequest<'_> {
     type Output = SettledCheck;
 
@@ -65,11 +55,11 @@ impl Verb for SettleRequest<'_> {
     #[cfg(feature = "_redis")]
     fn request(&self, redis: &Redis) -> Result<CheckRequest, SettledCheck> {
         let (attempt, ending, marked_for) = match self.ending {
-            Ending::Cost => (0, ending::AT_COST, Duration::ZERO),
-            Ending::Estimate => (0, ending::AT_ESTIMATE, Duration::ZERO),
-            Ending::Undone { attempt, marked_for } => (attempt, ending::UNDONE, marked_for),
+            Ending::Cost => (0, 0, Duration::ZERO),
+            Ending::Estimate => (0, verb::AT_ESTIMATE, Duration::ZERO),
+            Ending::Undone { attempt, marked_for } => (attempt, verb::AT_UNDOING, marked_for),
         };
-        let ending = if self.is_remembered { ending + ending::REMEMBERED } else { ending };
+        let ending = if self.is_remembered { ending + verb::REMEMBERED } else { ending };
         let name = ReservationArgs { id: self.id.0, attempt, ending, ..ReservationArgs::default() };
         let request = redis.request(verb::SETTLE, &self.check).spending(self.check.cost.into());
         Ok(request.lasting(marked_for).naming(&name))
