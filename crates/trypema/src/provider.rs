@@ -20,13 +20,16 @@ mod verbs;
 use crate::check::Check;
 #[cfg(feature = "_redis")]
 use crate::decision::Decision;
+#[cfg(feature = "rules")]
 use crate::local::LocalRateLimiterProvider;
 #[cfg(feature = "_redis")]
 use crate::redis::{CheckReply, CheckRequest, RedisFailure, RedisRateLimiterProvider};
+#[cfg(all(feature = "_redis", feature = "rules"))]
+pub(crate) use any::MaybeReady;
 #[cfg(feature = "rules")]
 pub use any::OnStoreFailure;
 #[cfg(feature = "rules")]
-pub(crate) use any::{AnyReceipt, AtomicResult, AtomicVerb, MaybeReady, Provider, SubstituteReservation};
+pub(crate) use any::{AnyReceipt, AtomicResult, AtomicVerb, Provider, SubstituteReservation};
 #[cfg(feature = "rules")]
 pub(crate) use verbs::{RefundRequest, ResetRequest};
 
@@ -39,6 +42,7 @@ pub(crate) trait Verb: Copy + Send + Sync {
     fn check(&self) -> &Check<'_>;
 
     /// Runs it in this process.
+    #[cfg(feature = "rules")]
     fn run_local(&self, local: &LocalRateLimiterProvider) -> Self::Output;
 
     /// Returns the request to the scripts of Redis; the result if Redis has nothing to do.
@@ -66,7 +70,7 @@ pub(crate) trait Verb: Copy + Send + Sync {
         verbs: &'a [Self],
         hybrid: &'a crate::hybrid::HybridRateLimiterProvider,
         deadline: crate::check::Deadline,
-    ) -> any::MaybeReady<'a, Vec<Result<Self::Output, crate::TrypemaError>>> {
-        any::MaybeReady::pending(hybrid.redis().each(verbs, deadline))
+    ) -> MaybeReady<'a, Vec<Result<Self::Output, crate::TrypemaError>>> {
+        MaybeReady::pending(hybrid.redis().each(verbs, deadline))
     }
 }

@@ -4,6 +4,7 @@
 use super::in_redis::*;
 use crate::check::{Check, DecideRequest};
 use crate::decision::Decision;
+#[cfg(feature = "rules")]
 use crate::local::LocalRateLimiterProvider;
 use crate::provider::Verb;
 #[cfg(feature = "_redis")]
@@ -18,6 +19,7 @@ impl Verb for DecideRequest<'_> {
         &self.check
     }
 
+    #[cfg(feature = "rules")]
     fn run_local(&self, local: &LocalRateLimiterProvider) -> Decision {
         local.decide(self)
     }
