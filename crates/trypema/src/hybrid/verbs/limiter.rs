@@ -50,13 +50,6 @@ pub struct HybridLimiter<S: Leasable> {
     pub(super) shared: Arc<LimiterState<S>>,
 }
 
-/// A receipt, and the key that its holder claims it is for.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct KeyReceipt<'a> {
-    pub(super) key: &'a RedisKey,
-    pub(super) receipt: &'a HybridReceipt,
-}
-
 impl<S: Leasable> Clone for HybridLimiter<S> {
     fn clone(&self) -> Self {
         Self { shared: Arc::clone(&self.shared) }
@@ -207,15 +200,16 @@ impl<S: Leasable> HybridLimiter<S> {
         limit: &S::Limit,
         receipt: &HybridReceipt,
     ) -> Result<u64, TrypemaError> {
-        self.refund_with_deadline(self.redis().deadline_from_now(), limit, KeyReceipt { key, receipt }).await
+        self.refund_with_deadline(self.redis().deadline_from_now(), key, limit, receipt).await
     }
 
     /// Same as [`HybridLimiter::refund`], with a deadline.
     pub(super) async fn refund_with_deadline(
         &self,
         deadline: Timestamp,
+        key: &RedisKey,
         limit: &S::Limit,
-        KeyReceipt { key, receipt }: KeyReceipt<'_>,
+        receipt: &HybridReceipt,
     ) -> Result<u64, TrypemaError> {
         match receipt.redeem::<S>(key) {
             None => Ok(0),

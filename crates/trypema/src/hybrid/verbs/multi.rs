@@ -11,7 +11,6 @@ mod decide_one;
 mod item;
 
 use super::decide::{CountCall, DecidedBy};
-use super::limiter::KeyReceipt;
 use super::provider::HybridRateLimiterProvider;
 use super::receipt::HybridReceipt;
 use crate::check::{
@@ -103,8 +102,7 @@ impl HybridRateLimiterProvider {
     ) -> Result<u64, TrypemaError> {
         let key = RedisKey::encode(check.key);
         with_strategy!(check.limit, |S, limit| {
-            let key_receipt = KeyReceipt { key: &key, receipt };
-            self.limiter::<S>().refund_with_deadline(deadline.until(), limit, key_receipt).await
+            self.limiter::<S>().refund_with_deadline(deadline.until(), &key, limit, receipt).await
         })
     }
 

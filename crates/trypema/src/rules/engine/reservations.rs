@@ -100,7 +100,7 @@ impl Engine {
         let name = options.name(request);
         let new = match options.patience.is_zero() {
             true => self.reserve_at_once(request, options, name).await?,
-            false => self.reserve_patiently(request, options, name).await?,
+            false => self.reserve_with_patience(request, options, name).await?,
         };
         Ok(Reservation::new(Arc::clone(self), new, options.on_drop, self.spawner()))
     }
