@@ -2,6 +2,8 @@
 
 mod decide;
 #[cfg(feature = "rules")]
+mod exists;
+#[cfg(feature = "rules")]
 mod refund;
 #[cfg(feature = "rules")]
 mod reservations;

@@ -14,6 +14,8 @@ mod conformance;
 mod deadline;
 mod driver;
 mod exact;
+#[cfg(feature = "http")]
+mod exists;
 mod expiry;
 mod faults;
 mod full_table;
