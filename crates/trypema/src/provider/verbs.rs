@@ -2,8 +2,6 @@
 
 mod decide;
 #[cfg(feature = "rules")]
-mod exists;
-#[cfg(feature = "rules")]
 mod refund;
 #[cfg(feature = "rules")]
 mod reservations;

@@ -23,7 +23,6 @@
 //! | `RESERVE` | units | for how long | name, limit | see `decide_hold` in the script; `<d expires at>` and outcome |
 //! | `SETTLE` | units | for how long an undone attempt is remembered | name, limit | 0 to 3; `<d reserved> <d counted> <d refunded> <d would have expired at>` |
 //! | `RENEW` | | for how long | name, limit | 1 if it is known; `<d would have expired at> <d expires at>` |
-//! | `EXISTS` | | | limit | 1 if the counter has a state |
 //! | `HOLDERS` | | | name, limit | how many; entries of `reservations.lua` |
 //!
 //! An origin is `<d end of the window> <I4 count>` (`strategy/origin.rs`), and a name is
@@ -176,11 +175,9 @@ pub(crate) const SETTLE: &VerbRow = &VerbRow::new("SETTLE", 15).replying(Bytes(4
 pub(crate) const RENEW: &VerbRow = &VerbRow::new("RENEW", 16).replying(Bytes(2 * 8)).using(&[Reservations]);
 /// Lists the reservations of a counter.
 pub(crate) const HOLDERS: &VerbRow = &VerbRow::new("HOLDERS", 17).replying(Entries).using(&[Reservations]);
-/// Tells whether a counter has a state.
-pub(crate) const EXISTS: &VerbRow = &VerbRow::new("EXISTS", 18);
 
 /// All rows, for the constants of the scripts.
-pub(crate) const ROWS: [&VerbRow; 18] = [
+pub(crate) const ROWS: [&VerbRow; 17] = [
     TAKE,
     PEEK,
     UP_TO,
@@ -198,5 +195,4 @@ pub(crate) const ROWS: [&VerbRow; 18] = [
     SETTLE,
     RENEW,
     HOLDERS,
-    EXISTS,
 ];

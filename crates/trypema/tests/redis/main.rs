@@ -14,8 +14,6 @@ mod conformance;
 mod deadline;
 mod driver;
 mod exact;
-#[cfg(feature = "http")]
-mod exists;
 mod expiry;
 mod faults;
 mod full_table;

@@ -213,9 +213,6 @@ verbs[REFUND_UNITS] = function(check, state)
   end
   return check.strategy.refund(check.limit, state, now, check.cost, -1)
 end
-verbs[EXISTS] = function(_, state)
-  return state.is_known and 1 or 0
-end
 verbs[RESET] = reset
 verbs[ADOPT] = function(check, state)
   if not state.is_known then
