@@ -2,9 +2,9 @@
 //! threads.
 
 mod abuse;
-#[cfg(feature = "rules")]
-mod as_provider;
 mod compat;
+#[cfg(feature = "rules")]
+mod decide;
 mod handle;
 mod key;
 mod limiter;
@@ -29,6 +29,8 @@ pub use map::WhenFull;
 pub use provider::{LocalRateLimiterOptions, LocalRateLimiterProvider};
 pub use receipt::{DecisionWithReceipt, Granted, LocalReceipt};
 
+#[cfg(feature = "_redis")]
+pub(crate) use limiter::TimedOutcome;
 pub(crate) use map::Bound;
 pub(crate) use provider::LimiterConfig;
 #[cfg(all(feature = "rules", feature = "_redis"))]

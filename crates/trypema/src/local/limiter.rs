@@ -73,7 +73,7 @@ pub(crate) struct TimedOutcome<S: Strategy> {
 
 impl<S: Strategy> TimedOutcome<S> {
     #[inline(always)]
-    pub(super) fn decision(self, limit: &S::Limit) -> S::Decision<'_> {
+    pub(crate) fn decision(self, limit: &S::Limit) -> S::Decision<'_> {
         S::decision(limit, self.outcome, self.decided_at)
     }
 }
@@ -161,26 +161,26 @@ impl<S: Strategy> LocalLimiter<S> {
     /// let windows = rl.local().fixed_window();
     /// let limit = FixedWindowLimit::new(10, Duration::from_secs(3600))?;
     ///
-    /// let receipt = windows.reserve("ann", &limit, 4).receipt.expect("it fits");
+    /// let receipt = windows.take_with_receipt("ann", &limit, 4).receipt.expect("it fits");
     /// assert_eq!(windows.refund("ann", &limit, &receipt), 4);
     /// assert_eq!(windows.refund("ann", &limit, &receipt), 0); // once is enough
     /// # Ok::<(), trypema::TrypemaError>(())
     /// ```
-    pub fn reserve<'l>(
+    pub fn take_with_receipt<'l>(
         &self,
         key: &str,
         limit: &'l S::Limit,
         cost: u64,
     ) -> DecisionWithReceipt<S::Decision<'l>> {
-        self.reserve_for(key, limit, cost, Duration::ZERO)
+        self.take_with_receipt_for(key, limit, cost, Duration::ZERO)
     }
 
     /// Reserves units that may be spent until `lease` has passed, and otherwise works like
-    /// [`LocalLimiter::reserve`].
+    /// [`LocalLimiter::take_with_receipt`].
     ///
     /// The units count from now on, as if they were spent at the end of the lease, or at the end of an aligned
     /// window if that is sooner (see [`LocalReceipt::recorded_at`]). So no interval of a window's length exceeds the limit.
-    pub fn reserve_for<'l>(
+    pub fn take_with_receipt_for<'l>(
         &self,
         key: &str,
         limit: &'l S::Limit,

@@ -241,7 +241,7 @@ fn loom_a_reset_meets_a_sweep() {
 fn loom_a_receipt_is_good_once() {
     explore(|| {
         let limiter = few_shards::<FixedWindow>(8);
-        let receipt = limiter.reserve("ann", &fixed(2), 2).receipt.unwrap();
+        let receipt = limiter.take_with_receipt("ann", &fixed(2), 2).receipt.unwrap();
         let shared = Arc::clone(&limiter);
         let given_back = Arc::new(Lock::new(0));
         let total = Arc::clone(&given_back);

@@ -18,7 +18,7 @@ use crate::units::window_micros;
 
 /// The number of steps in which the weight of the previous window falls. A power of two makes weighing a
 /// shift.
-const STEPS: u64 = 1 << 20;
+pub(super) const STEPS: u64 = 1 << 20;
 
 /// The largest limit, and the number at which the count of an overdrawn window saturates. A count times the
 /// number of steps stays below 2^53, and two counts share a word.

@@ -20,7 +20,7 @@ const SECOND_US: u64 = 1_000_000;
 
 /// The fraction of the golden ratio in 32 bits. Adding it for each draw spreads the draws more evenly than
 /// chance.
-const GOLDEN: u32 = 0x9E37_79B9;
+pub(super) const GOLDEN: u32 = 0x9E37_79B9;
 
 /// The load-shedding sliding window; see the [module](super).
 #[derive(Debug, Clone, Copy)]

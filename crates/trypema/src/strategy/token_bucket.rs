@@ -10,6 +10,8 @@ mod state;
 #[cfg(feature = "_redis")]
 mod wire;
 
+#[cfg(feature = "_redis")]
+pub(super) use debt::MAX_PENDING;
 use debt::{Fall, Pending};
 pub use limits::{TokenBucketLimits, TokenLimit};
 pub(crate) use per_limit::PerLimit;

@@ -5,7 +5,7 @@ mod outcome;
 mod requests;
 
 use denial::RememberedDenial;
-pub use outcome::{LeaseDecision, LocalDecision, Maintenance, RequestTiming, TimedGrant};
+pub use outcome::{LeaseDecision, LocalDecision, Maintenance, RequestTiming};
 
 use super::demand::Demand;
 use super::leases::Leases;

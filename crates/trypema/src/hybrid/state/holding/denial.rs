@@ -1,8 +1,9 @@
 //! Remembered denials.
 
-use super::{Holding, RequestTiming, TimedGrant};
+use super::{Holding, RequestTiming};
 use crate::clock::{Span, Timestamp};
 use crate::decision::{Decision, DecisionTime};
+use crate::redis::LeaseResponse;
 use crate::strategy::Leasable;
 
 /// A denial that applies for a while, to this cost and larger ones.
@@ -17,7 +18,7 @@ pub(super) struct RememberedDenial<O> {
 impl<S: Leasable> Holding<S> {
     /// Remembers a denial until its wait is over, or for an interval if that is shorter: other instances
     /// may return units.
-    pub fn remember_denial(&mut self, cost: u64, timing: RequestTiming, grant: &TimedGrant<S::Outcome>) {
+    pub fn remember_denial(&mut self, cost: u64, timing: RequestTiming, grant: &LeaseResponse<S::Outcome>) {
         self.remember_denial_for(cost, timing, grant, 0);
     }
 
@@ -26,7 +27,7 @@ impl<S: Leasable> Holding<S> {
         &mut self,
         cost: u64,
         timing: RequestTiming,
-        grant: &TimedGrant<S::Outcome>,
+        grant: &LeaseResponse<S::Outcome>,
         at_least_us: u64,
     ) {
         let outcome = grant.lease.outcome.clone();

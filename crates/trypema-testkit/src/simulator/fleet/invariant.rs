@@ -19,7 +19,7 @@ const WIDEST_GROUP_US: u64 = 100_000;
 
 /// The invariant of a limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Law {
+pub enum Invariant {
     /// No interval of the window's length contains more units than the capacity.
     Sliding {
         /// The capacity.
@@ -65,7 +65,7 @@ pub struct Refill {
     pub refill_us: u64,
 }
 
-/// A violation of a law.
+/// A violation of a invariant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Broken {
     /// The time of the first admission that counts.
@@ -78,10 +78,10 @@ pub struct Broken {
     pub allowed: u64,
 }
 
-/// A strategy whose limits have a law.
-pub trait Legal: Modelled {
-    /// Returns the law of `limit`.
-    fn law(limit: &Self::Limit) -> Law;
+/// A strategy whose limits have a invariant.
+pub trait HasInvariant: Modelled {
+    /// Returns the invariant of `limit`.
+    fn invariant(limit: &Self::Limit) -> Invariant;
 
     /// Returns a limit of about `capacity` per `window` for a random fleet.
     fn random(capacity: u64, window: Duration, random: &mut Random) -> Result<Self::Limit, TrypemaError> {
@@ -90,24 +90,24 @@ pub trait Legal: Modelled {
     }
 }
 
-impl Law {
-    /// Returns the first violation in `journal`, all grants of which have to be under this law. Units that
+impl Invariant {
+    /// Returns the first violation in `journal`, all grants of which have to be under this invariant. Units that
     /// the store lost are allowed in addition.
-    pub fn broken_by(&self, journal: &KeyJournal) -> Option<Broken> {
-        Self::any_broken_by(std::slice::from_ref(self), journal)
+    pub fn violation_in(&self, journal: &KeyJournal) -> Option<Broken> {
+        Self::any_violation_in(std::slice::from_ref(self), journal)
     }
 
-    /// Returns the first violation where limits change. `laws` are of one kind, in the order of the fleet's
-    /// limits. For each interval, the loosest law in use around it counts.
-    pub fn any_broken_by(laws: &[Self], journal: &KeyJournal) -> Option<Broken> {
-        match laws.first()? {
-            Self::Sliding { window_us, .. } => sliding::broken(laws, *window_us, journal),
+    /// Returns the first violation where limits change. `invariants` are of one kind, in the order of the fleet's
+    /// limits. For each interval, the loosest invariant in use around it counts.
+    pub fn any_violation_in(invariants: &[Self], journal: &KeyJournal) -> Option<Broken> {
+        match invariants.first()? {
+            Self::Sliding { window_us, .. } => sliding::broken(invariants, *window_us, journal),
             Self::Refilled(refills) => {
-                (0..refills.len()).find_map(|place| refilled::broken(laws, place, journal))
+                (0..refills.len()).find_map(|place| refilled::broken(invariants, place, journal))
             }
-            Self::Aligned { window_us, .. } => aligned::broken(laws, *window_us, journal),
-            Self::Estimated { window_us, .. } => estimated::broken(laws, *window_us, journal),
-            Self::Held { hold_us, .. } => held::broken(laws, *hold_us, journal),
+            Self::Aligned { window_us, .. } => aligned::broken(invariants, *window_us, journal),
+            Self::Estimated { window_us, .. } => estimated::broken(invariants, *window_us, journal),
+            Self::Held { hold_us, .. } => held::broken(invariants, *hold_us, journal),
         }
     }
 
@@ -127,14 +127,14 @@ impl KeyJournal {
         self.grants.iter().map(|grant| grant.until_us.saturating_sub(grant.at_us)).max().unwrap_or(0)
     }
 
-    /// Returns the maximum that any law in use allows, for grants from `first_us` to `last_us`.
-    fn loosest(&self, laws: &[Law], place: usize, (first_us, last_us): (u64, u64)) -> u64 {
-        if let [law] = laws {
-            return law.units(place);
+    /// Returns the maximum that any invariant in use allows, for grants from `first_us` to `last_us`.
+    fn loosest(&self, invariants: &[Invariant], place: usize, (first_us, last_us): (u64, u64)) -> u64 {
+        if let [invariant] = invariants {
+            return invariant.units(place);
         }
         let first = self.grants.partition_point(|grant| grant.at_us < first_us);
         let granted = self.grants[first..].iter().take_while(|grant| grant.at_us <= last_us);
-        granted.map(|grant| laws[grant.limit].units(place)).max().unwrap_or(0)
+        granted.map(|grant| invariants[grant.limit].units(place)).max().unwrap_or(0)
     }
 
     /// Returns the time for which a loss can have effects. A lost lease ends, and its rest is returned in

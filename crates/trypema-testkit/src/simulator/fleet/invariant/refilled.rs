@@ -1,20 +1,23 @@
 //! Buckets that refill continuously.
 
-use super::{Broken, Law, forgotten_between};
+use super::{Broken, Invariant, forgotten_between};
 use crate::simulator::fleet::journal::{Forgotten, KeyJournal};
 
 /// Returns the first interval with more units than the bucket held and refilled, for the limit at `place`
 /// of each bucket.
-pub(super) fn broken(laws: &[Law], place: usize, journal: &KeyJournal) -> Option<Broken> {
-    let forgotten = with_clamped(laws, place, journal);
-    journal.cuts().into_iter().find_map(|cut_us| broken_from((laws, place), journal, &forgotten, cut_us))
+pub(super) fn broken(invariants: &[Invariant], place: usize, journal: &KeyJournal) -> Option<Broken> {
+    let forgotten = with_clamped(invariants, place, journal);
+    journal
+        .cuts()
+        .into_iter()
+        .find_map(|cut_us| broken_from((invariants, place), journal, &forgotten, cut_us))
 }
 
 /// Returns the losses, and those caused by changed limits. Under a smaller limit a bucket owes at most that
 /// limit's capacity, and changing back to the larger limit does not restore the rest.
-fn with_clamped(laws: &[Law], place: usize, journal: &KeyJournal) -> Vec<Forgotten> {
+fn with_clamped(invariants: &[Invariant], place: usize, journal: &KeyJournal) -> Vec<Forgotten> {
     let mut forgotten = journal.forgotten.clone();
-    let units = |limit: usize| laws.get(limit).map_or(0, |law| law.units(place));
+    let units = |limit: usize| invariants.get(limit).map_or(0, |invariant| invariant.units(place));
     for pair in journal.grants.windows(2) {
         let lost = units(pair[0].limit).saturating_sub(units(pair[1].limit));
         if lost > 0 {
@@ -30,15 +33,15 @@ fn with_clamped(laws: &[Law], place: usize, journal: &KeyJournal) -> Vec<Forgott
 /// From admission i to j, at most capacity + rate × (time between them) + losses are allowed. Each term
 /// depends on one end only, so a single pass finds the interval that is closest to a violation.
 fn broken_from(
-    (laws, place): (&[Law], usize),
+    (invariants, place): (&[Invariant], usize),
     journal: &KeyJournal,
     forgotten: &[Forgotten],
     cut_us: u64,
 ) -> Option<Broken> {
     let lease_us = journal.longest_lease_us();
-    let Law::Refilled(refills) = laws.first()? else { return None };
+    let Invariant::Refilled(refills) = invariants.first()? else { return None };
     let refill_us = refills.get(place)?.refill_us;
-    let capacity = journal.loosest(laws, place, (cut_us.saturating_sub(lease_us), u64::MAX));
+    let capacity = journal.loosest(invariants, place, (cut_us.saturating_sub(lease_us), u64::MAX));
     let admissions = &journal.admissions[journal.admissions.partition_point(|one| one.at_us < cut_us)..];
     let (rate, scale) = (i128::from(capacity), i128::from(refill_us));
     let lost_until = |at_us: u64| i128::from(forgotten_between(forgotten, 0, at_us));

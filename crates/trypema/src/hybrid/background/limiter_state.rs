@@ -1,31 +1,23 @@
-//! One strategy of an instance: the holdings of all its keys, and their lease requests.
+//! The state of a limiter, which its clones share: the holdings of all its keys, and their lease requests.
 
 use std::sync::Arc;
 
 use super::instance::Instance;
 use super::lease_request::LeaseRequest;
-use crate::clock::Timestamp;
 use crate::decision::DecisionTime;
-use crate::hybrid::state::{LeaseDecision, LeaseRequestResult, RequestTiming, Table, TableEntry, TimedGrant};
-use crate::redis::{InstanceLiveness, RedisFailure, RedisFailureKind, RedisLimiter};
+use crate::hybrid::state::{RequestTiming, Table, TableEntry};
+use crate::local::TimedOutcome;
+use crate::redis::{InstanceLiveness, LeaseResponse, RedisFailure, RedisFailureKind, RedisLimiter};
 use crate::strategy::{Leasable, LeaseParams};
 
 #[derive(Debug)]
-pub(in crate::hybrid) struct Shared<S: Leasable> {
+pub(in crate::hybrid) struct LimiterState<S: Leasable> {
     pub(in crate::hybrid) redis: RedisLimiter<S>,
     pub(in crate::hybrid) table: Table<S>,
     pub(in crate::hybrid) instance: Arc<Instance>,
 }
 
-/// An outcome, from a lease or from Redis.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::hybrid) struct OutcomeAt<O> {
-    pub(in crate::hybrid) outcome: O,
-    /// The approximate time by the clock of Redis.
-    pub(in crate::hybrid) now: Timestamp,
-}
-
-impl<S: Leasable> Shared<S> {
+impl<S: Leasable> LimiterState<S> {
     pub(in crate::hybrid) fn new(redis: RedisLimiter<S>, instance: &Arc<Instance>) -> Arc<Self> {
         let table = Table::new(instance.sync_us);
         Arc::new(Self { redis, table, instance: Arc::clone(instance) })
@@ -63,8 +55,8 @@ impl<S: Leasable> Shared<S> {
     pub(super) fn finish(
         &self,
         request: &LeaseRequest<S>,
-        reply: Result<&TimedGrant<S::Outcome>, &RedisFailure>,
-    ) -> Option<OutcomeAt<S::Outcome>> {
+        reply: Result<&LeaseResponse<S::Outcome>, &RedisFailure>,
+    ) -> Option<TimedOutcome<S>> {
         let timing =
             RequestTiming { requested_at: request.requested_at, replied_at: self.instance.clock.now() };
         let (outcome, waiters) = self.table.with(&request.key, |entry| {
@@ -87,12 +79,12 @@ impl<S: Leasable> Shared<S> {
             };
             (outcome, entry.take_waiters())
         })?;
-        let result: LeaseRequestResult = reply.map(|_| ()).map_err(from_shared_request);
+        let result = reply.map(|_| ()).map_err(from_shared_request);
         for waiter in waiters {
             // The waiter may have been dropped.
             let _ = waiter.send(result.clone());
         }
-        Some(OutcomeAt { outcome: outcome?, now: reply.ok()?.now })
+        Some(TimedOutcome { outcome: outcome?, decided_at: DecisionTime::exactly(reply.ok()?.now) })
     }
 
     /// Records that a request was dropped. Its waiters are cancelled and try again.
@@ -102,18 +94,6 @@ impl<S: Leasable> Shared<S> {
             entry.take_waiters()
         });
         drop(waiters);
-    }
-}
-
-impl<O> OutcomeAt<O> {
-    pub(in crate::hybrid) fn decision<S: Leasable<Outcome = O>>(self, limit: &S::Limit) -> S::Decision<'_> {
-        S::decision(limit, self.outcome, DecisionTime::exactly(self.now))
-    }
-}
-
-impl<O> From<LeaseDecision<O>> for OutcomeAt<O> {
-    fn from(decided: LeaseDecision<O>) -> Self {
-        Self { outcome: decided.outcome, now: decided.now }
     }
 }
 

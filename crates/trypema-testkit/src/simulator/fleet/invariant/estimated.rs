@@ -1,10 +1,10 @@
 //! Two aligned windows, the older of which fades.
 
-use super::{Broken, Law, forgotten_between};
+use super::{Broken, Invariant, forgotten_between};
 use crate::simulator::fleet::journal::KeyJournal;
 
 /// Returns the first admission at which the estimate exceeds the limit.
-pub(super) fn broken(laws: &[Law], window_us: u64, journal: &KeyJournal) -> Option<Broken> {
+pub(super) fn broken(invariants: &[Invariant], window_us: u64, journal: &KeyJournal) -> Option<Broken> {
     let mut starts_us = 0;
     let (mut previous, mut current) = (0_u64, 0_u64);
     for one in &journal.admissions {
@@ -18,7 +18,7 @@ pub(super) fn broken(laws: &[Law], window_us: u64, journal: &KeyJournal) -> Opti
         // Rounded down for the report only; the comparison below is exact.
         let faded = (u128::from(previous) * left_us / u128::from(window_us)) as u64;
         let lost = forgotten_between(&journal.forgotten, starts_us.saturating_sub(window_us), one.at_us);
-        let allowed = journal.loosest(laws, 0, (starts_us, one.at_us)) + lost;
+        let allowed = journal.loosest(invariants, 0, (starts_us, one.at_us)) + lost;
         let is_broken = u128::from(previous) * left_us + u128::from(current) * u128::from(window_us)
             > u128::from(allowed) * u128::from(window_us);
         if is_broken {

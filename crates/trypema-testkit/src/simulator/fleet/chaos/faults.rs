@@ -2,25 +2,28 @@
 
 use super::Frame;
 use crate::random::Random;
-use crate::simulator::fleet::{Fault, Mishap};
+use crate::simulator::fleet::{Fault, ScheduledFault};
 
-/// Returns some faults, in no order. In half of all fleets the store never loses data, so the law holds
+/// Returns some faults, in no order. In half of all fleets the store never loses data, so the invariant holds
 /// without exceptions.
-pub(super) fn drawn(frame: Frame, random: &mut Random) -> Vec<Mishap> {
-    let mut mishaps = Vec::new();
+pub(super) fn drawn(frame: Frame, random: &mut Random) -> Vec<ScheduledFault> {
+    let mut faults = Vec::new();
     for _ in 0..random.pick(&[0, 1, 3, 6]) {
-        mishaps.push(Mishap { after_us: random.below(frame.length_us), fault: harmless(frame, random) });
+        faults
+            .push(ScheduledFault { after_us: random.below(frame.length_us), fault: harmless(frame, random) });
     }
     if random.once_in(2) {
         for _ in 0..random.between(1, 3) {
-            mishaps
-                .push(Mishap { after_us: random.below(frame.length_us), fault: forgetting(frame, random) });
+            faults.push(ScheduledFault {
+                after_us: random.below(frame.length_us),
+                fault: forgetting(frame, random),
+            });
         }
     }
     if random.once_in(4) {
-        change_limit(frame, random, &mut mishaps);
+        change_limit(frame, random, &mut faults);
     }
-    mishaps
+    faults
 }
 
 fn harmless(frame: Frame, random: &mut Random) -> Fault {
@@ -46,12 +49,12 @@ fn forgetting(frame: Frame, random: &mut Random) -> Fault {
 
 /// Changes all instances to the other limit, each a little later than the one before, and sometimes back
 /// again.
-fn change_limit(frame: Frame, random: &mut Random, mishaps: &mut Vec<Mishap>) {
+fn change_limit(frame: Frame, random: &mut Random, faults: &mut Vec<ScheduledFault>) {
     let mut after_us = random.below(frame.length_us);
     let step_us = random.pick(&[0, 1_000, frame.interval_us(), frame.window_us / 10]);
     for limit in [1, 0] {
         for instance in 0..frame.instances {
-            mishaps.push(Mishap { after_us, fault: Fault::ChangeLimit { instance, limit } });
+            faults.push(ScheduledFault { after_us, fault: Fault::ChangeLimit { instance, limit } });
             after_us += step_us;
         }
         if random.once_in(2) {

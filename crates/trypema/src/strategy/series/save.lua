@@ -1,18 +1,30 @@
--- Writes a state made of series. series.lua describes the layout.
+-- Writes a state made of series. series/ring.lua and quick/series.lua read it.
+
+-- A rewritten ring gets a spare slot for every this many buckets, and at least eight, so that rewriting is
+-- rare.
+local SPARE = 16
+
+local function head(s)
+  local short = pack('<I7I4I7', s.first, s.newest - s.first, s.open)
+  if s.stored + s.pushed == 0 and s.room == 0 then
+    return short .. pack('<I6', s.horizon)
+  end
+  return short .. pack('<I6I7I7I7I3I3I3B', s.horizon + HAS_CLOSED, s.closed, s.oldest, s.through, s.start,
+    s.stored + s.pushed, s.room, s.width)
+end
 
 -- Returns the size that the allocator of the Redis server uses for a string of `bytes`: it has four size
 -- classes per power of two.
 local function roomy(bytes)
   local power = 2 ^ math.floor(math.log(bytes + 16) / math.log(2))
-  return math.ceil((bytes + 16) / (power / 4)) * (power / 4) - 16
+  return ceil((bytes + 16) / (power / 4)) * (power / 4) - 16
 end
 
 -- Returns the rewritten string of a state, with spare room if it is long.
 local function rewritten(prefix, list)
   local bytes, longest = #prefix, list[1]
-  for i = 1, #list do
-    local s = list[i]
-    relocate(s, linear(s))
+  for _, s in ipairs(list) do
+    gather(s)
     s.room = s.pushed
     bytes = bytes + 55 + #s.tail
     if s.pushed > longest.pushed then
@@ -21,8 +33,7 @@ local function rewritten(prefix, list)
   end
   if bytes > WHOLE then
     local least = 0
-    for i = 1, #list do
-      local s = list[i]
+    for _, s in ipairs(list) do
       s.room = s.pushed + math.max(8, math.floor(s.pushed / SPARE))
       least = least + (s.room - s.pushed) * (s.width + 6)
     end
@@ -30,8 +41,7 @@ local function rewritten(prefix, list)
     longest.room = longest.room + math.floor((roomy(bytes + least) - bytes - least) / size)
   end
   local heads, rings = {prefix}, {}
-  for i = 1, #list do
-    local s = list[i]
+  for i, s in ipairs(list) do
     heads[i + 1] = head(s)
     rings[i] = s.tail .. string.rep('\0', (s.room - s.pushed) * (s.width + 6))
   end
@@ -46,34 +56,29 @@ local function store_pushed(key, s)
   local size = s.width + 6
   local at = (s.start + s.stored) % s.room
   local first = math.min(s.pushed, s.room - at)
-  redis.call('SETRANGE', key, s.base + at * size, s.tail:sub(1, first * size))
+  call('SETRANGE', key, s.base + at * size, s.tail:sub(1, first * size))
   if first < s.pushed then
-    redis.call('SETRANGE', key, s.base, s.tail:sub(first * size + 1))
+    call('SETRANGE', key, s.base, s.tail:sub(first * size + 1))
   end
 end
 
--- Writes a state that was read as `text` and is needed until `fresh_from`. Deletes the key if that is 0.
-local function save_series(key, text, prefix, list, now, fresh_from)
-  if fresh_from == 0 then
-    if #text > 0 then
-      redis.call('DEL', key)
-    end
-    return
-  end
+-- Writes a state that was read as `text`.
+local function save(key, text, prefix, list, ttl)
   local is_in_place = #text >= WHOLE
-  for i = 1, #list do
-    local s = list[i]
+  for _, s in ipairs(list) do
     is_in_place = is_in_place and s.room > 0 and s.stored + s.pushed <= s.room
   end
   if not is_in_place then
-    redis.call('SET', key, rewritten(prefix, list), 'PX', time_to_live(fresh_from, now))
+    call('SET', key, rewritten(prefix, list), 'PX', ttl)
     return
   end
   local heads = {prefix}
-  for i = 1, #list do
-    store_pushed(key, list[i])
-    heads[i + 1] = head(list[i])
+  for i, s in ipairs(list) do
+    store_pushed(key, s)
+    heads[i + 1] = head(s)
   end
-  redis.call('SETRANGE', key, 0, table.concat(heads))
-  redis.call('PEXPIRE', key, time_to_live(fresh_from, now))
+  call('SETRANGE', key, 0, table.concat(heads))
+  call('PEXPIRE', key, ttl)
 end
+
+return save
