@@ -18,12 +18,10 @@ pub(crate) struct LuaPart {
 }
 
 /// The parts that several twins use, the usual cases' first.
-pub(crate) const LUA_PARTS: [LuaPart; 11] = [
+pub(crate) const LUA_PARTS: [LuaPart; 9] = [
     LuaPart { name: "quick/series", source: include_str!("quick/series.lua") },
     LuaPart { name: "quick/series/expire", source: include_str!("quick/series/expire.lua") },
     LuaPart { name: "quick/series/give_back", source: include_str!("quick/series/give_back.lua") },
-    LuaPart { name: "quick/series/write", source: include_str!("quick/series/write.lua") },
-    LuaPart { name: "quick/series/bucket", source: include_str!("quick/series/bucket.lua") },
     LuaPart { name: "quick/reservations", source: include_str!("quick/reservations.lua") },
     LuaPart { name: "reservations/table", source: include_str!("reservations/table.lua") },
     LuaPart { name: "series", source: SERIES },

@@ -1,12 +1,13 @@
 -- series.lua in the usual case: the clock and the window are as they were, counts are narrow, and the cost fits.
--- series/ring.lua describes the layout. The fields of the series are locals, and what is rarely needed is a part of
--- its own: a table of the fields would take a fourth of the call's time.
+-- series/ring.lua describes the layout. Four steps share the fields of the series as locals, because a table of the
+-- fields would take a fourth of the call's time. The rarely needed parts of the steps are functions of their own.
 
 -- Counts `cost`, or the units that `lease` is granted, in the series behind the prefix of the state `text`. Writes
 -- the state with `prefix`, or with `fresh` if nothing was used. Returns the units used before, the units counted,
 -- and their time; or UNUSUAL, before it writes anything.
 return function(key, text, prefix, fresh, now, window, group, capacity, cost, lease)
   local first, newest, open, closed, oldest, through, start, stored, room, base = 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+  -- Read what the last step below, or series/save.lua, wrote.
   if #text > 0 then
     local open_span, horizon, width
     first, open_span, open, horizon, base = unpack('<I7I4I7I6', text, #prefix + 1)
@@ -23,6 +24,8 @@ return function(key, text, prefix, fresh, now, window, group, capacity, cost, le
       return UNUSUAL
     end
   end
+
+  -- Expire.
   if now >= newest + window then
     first, newest, open, closed, stored = 0, 0, 0, 0, 0
   elseif closed > 0 and now >= oldest + window then
@@ -35,7 +38,7 @@ return function(key, text, prefix, fresh, now, window, group, capacity, cost, le
     return UNUSUAL
   end
 
-  -- So many buckets are kept as they are, and `tail` is written after them.
+  -- Record. So many buckets are kept as they are, and `tail` is written after them.
   local kept, tail = stored, ''
   if lease and lease.unspent > 0 then
     if lease.recorded >= first then
@@ -77,13 +80,22 @@ return function(key, text, prefix, fresh, now, window, group, capacity, cost, le
     first, open = stamp, units
   end
 
+  -- Write.
   local head, ttl = prefix .. pack('<I7I4I7', first, stamp - first, open), time_to_live(stamp + window, now)
   if is_long then
     if stored == 0 or stored > room then
       return UNUSUAL
     end
     head = head .. pack('<I6I7I7I7I3I3I3B', window + HAS_CLOSED, closed, oldest, through, start, stored, room, 6)
-    define('quick/series/write')(key, head, base, (start + kept) % room, room, tail)
+    local slot = (start + kept) % room
+    local fitting = (room - slot) * 12
+    if #tail > 0 then
+      call('SETRANGE', key, base + slot * 12, tail:sub(1, fitting))
+    end
+    if #tail > fitting then
+      call('SETRANGE', key, base, tail:sub(fitting + 1))
+    end
+    call('SETRANGE', key, '0', head)
     call('PEXPIRE', key, ttl)
   elseif stored == 0 then
     call('SET', key, head .. pack('<I6', window), 'PX', ttl)

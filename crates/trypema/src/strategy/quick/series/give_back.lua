@@ -1,6 +1,13 @@
 -- Removes the unspent units of `lease` from the closed bucket that counted them, in the usual case of series.lua:
 -- few are newer. Returns the number of buckets to keep, those to write after them, `closed` and `through`.
-local bucket = define('quick/series/bucket')
+
+-- Returns the newest call in the closed bucket at `at`, and the units counted up to it, both wrapping.
+local function bucket(key, text, at)
+  if at + 12 <= #text then
+    return unpack('<I6I6', text, at + 1)
+  end
+  return unpack('<I6I6', call('GETRANGE', key, at, at + 11))
+end
 
 return function(key, text, base, lease, group, newest, closed, through, start, stored, room)
   local moment, index, before, stamp, last = lease.recorded, stored, closed, 0, 0
