@@ -80,6 +80,8 @@ pub(crate) enum Warning {
     MissingPermissions,
     /// The rule cache in Redis could not be written at the last attempt.
     RuleCacheFailing,
+    /// The TLS files could not be used when they were read last, so an older certificate is in force.
+    CertificateRefused,
 }
 
 impl Readiness {
@@ -173,11 +175,16 @@ impl App {
         self.is_draining.store(true, Ordering::Relaxed);
     }
 
+    /// Whether the server is about to stop.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.is_draining.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn readiness(&self) -> Readiness {
         let refused_rules = self.refused_rules().clone();
         let rule_store = self.rule_store();
         Readiness {
-            ready: !self.is_draining.load(Ordering::Relaxed),
+            ready: !self.is_draining(),
             provider: self.provider.name(),
             rules: self.engine.rules().len(),
             rules_from: match rule_store.map(|rule_store| rule_store.in_force().origin) {

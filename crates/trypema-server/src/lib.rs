@@ -21,6 +21,7 @@ mod app;
 mod attributes;
 mod background_tasks;
 mod background_worker;
+mod certificate_watch;
 pub mod cli;
 mod clock;
 mod config;

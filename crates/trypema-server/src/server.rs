@@ -14,6 +14,7 @@ use trypema::rules::Period;
 
 use crate::app::App;
 use crate::background_tasks::BackgroundTasks;
+use crate::certificate_watch;
 use crate::clock::Started;
 use crate::config::Config;
 use crate::front::http::Api;
@@ -28,6 +29,9 @@ use crate::store_watch;
 
 /// The interval at which shutdown checks whether the last connection has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// The time that shutdown gives idle clients to send one more request, whose response closes the connection. Without
+/// it, a client may be sending when its connection is closed, and could not know whether the request was counted.
+const IDLE_GRACE: Duration = Duration::from_secs(1);
 /// The time that shutdown gives clients to complete a request that they have begun to send.
 const REQUEST_GRACE: Duration = Duration::from_secs(1);
 /// The minimum time for the last calls to Redis, even if connections have used up the whole deadline.
@@ -75,6 +79,7 @@ impl Server {
     pub async fn start(config: Config, clock: Option<Arc<dyn Clock>>) -> Result<Self, StartError> {
         let certificates = config.tls.clone().map(Certificates::load).transpose()?.map(Arc::new);
         let app = Arc::new(App::new(&config, clock.clone()).await?);
+        app.metrics.tls.started(certificates.as_ref().and_then(|certificates| certificates.expires_at_s()));
         let listeners = OpenListeners::open(&config, clock, &app.metrics.logins)?;
         let (registry, reload) = (registry(&app, &config), Reload::default());
         Ok(Self { app, config, listeners, registry, certificates, reload })
@@ -138,9 +143,8 @@ impl Server {
             () = listeners.accept() => {}
             () = tokio::time::sleep(config.values.shutdown_delay.0) => {}
         }
-        registry.finish_all();
         listeners.drain_backlog();
-        stop_all(&app, &registry, config.values.shutdown_deadline.0, sending).await;
+        stop_all(&app, &registry, &config, sending).await;
         background.stop().await;
         app.denial_log.start_period();
         tracing::info!("server: stopped");
@@ -165,8 +169,9 @@ impl Server {
             background.spawn("denial log", async move { app.denial_log.run().await });
         }
         if let Some(certificates) = self.certificates.clone() {
-            let watching = watch_certificates(certificates, Arc::clone(&self.reload.certificates));
-            background.spawn("certificate reload", watching);
+            let reload = Arc::clone(&self.reload.certificates);
+            background
+                .spawn("certificate watch", certificate_watch::watch(Arc::clone(app), certificates, reload));
         }
         if let Some(work) = app.background() {
             background.spawn("lease sync", work);
@@ -191,10 +196,13 @@ fn registry(app: &App, config: &Config) -> Arc<Registry> {
 
 /// Waits for the last responses, then releases cancelled reservations and returns leased units to Redis, then
 /// sends the last spans.
-async fn stop_all(app: &App, registry: &Registry, deadline: Duration, sending: Option<JoinHandle<()>>) {
-    let stopping = Started::now();
+async fn stop_all(app: &App, registry: &Registry, config: &Config, sending: Option<JoinHandle<()>>) {
+    let (stopping, deadline) = (Started::now(), config.values.shutdown_deadline.0);
     let left = || deadline.saturating_sub(stopping.ago()).max(FINAL_GRACE);
-    finish(registry, deadline).await;
+    let idle_grace = IDLE_GRACE.saturating_sub(config.values.shutdown_delay.0).min(deadline / 2);
+    if !all_ended(registry, idle_grace).await {
+        finish(registry, deadline.saturating_sub(idle_grace)).await;
+    }
     let (settled, released) =
         tokio::join!(timeout(left(), app.wait_for_settlements()), timeout(left(), app.release()));
     if settled.is_err() {
@@ -217,9 +225,10 @@ async fn stop_all(app: &App, registry: &Registry, deadline: Duration, sending: O
     }
 }
 
-/// Waits until every connection has ended. Connections whose client is still sending get [`REQUEST_GRACE`];
+/// Closes idle connections, and waits until every connection has ended. Connections whose client is still sending get [`REQUEST_GRACE`];
 /// those whose request is being answered get until `deadline`.
 async fn finish(registry: &Registry, deadline: Duration) {
+    registry.finish_all();
     if all_ended(registry, deadline.min(REQUEST_GRACE)).await {
         return;
     }
@@ -245,21 +254,4 @@ async fn all_ended(registry: &Registry, within: Duration) -> bool {
         tokio::time::sleep(POLL_INTERVAL).await;
     }
     true
-}
-
-async fn watch_certificates(certificates: Arc<Certificates>, reload: Arc<Notify>) {
-    let file = certificates.file().display().to_string();
-    loop {
-        reload.notified().await;
-        let certificates = Arc::clone(&certificates);
-        match tokio::task::spawn_blocking(move || certificates.reload()).await {
-            Ok(Ok(())) => tracing::info!("tls: certificate reloaded from {file}"),
-            Ok(Err(error)) => tracing::error!(
-                "tls: cannot reload the certificate ({error}); keeping the previous certificate"
-            ),
-            Err(_) => {
-                tracing::error!("tls: reading {file} was interrupted; keeping the previous certificate")
-            }
-        }
-    }
 }

@@ -84,8 +84,7 @@ fn blocked_clients_get_403(kind: Kind) {
 }
 
 fn what_never_fits_is_denied_without_a_time(kind: Kind) {
-    let rules =
-        "rules: [{id: per-user, scope: user, if_missing: deny, strategy: {absolute: {limit: 3, window: 1h}}}]";
+    let rules = "rules: [{id: per-user, scope: user, if_missing: deny, strategy: {absolute: {limit: 3, window: 1h}}}]";
     let site = Site::start(kind, rules);
     let denied = site.get("/");
     assert_eq!((denied.status, denied.header("retry-after")), (429, None), "{denied:?}");

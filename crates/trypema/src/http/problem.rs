@@ -95,8 +95,9 @@ impl Problem {
             wait = wait.zip(decision.retry_after()).map(|(longest, wait)| longest.max(wait));
             block_ends_after = block_ends_after.max(decision.block_ends_after());
         }
-        let problem =
-            Self::new(code?).with_violated_policies(names).with_block_end(block_ends_after.map(whole_seconds));
+        let problem = Self::new(code?)
+            .with_violated_policies(names)
+            .with_block_end(block_ends_after.map(whole_seconds));
         Some(match wait {
             Some(wait) => problem.with_retry_after(whole_seconds(wait)),
             None => problem.with_detail("The cost of the request exceeds the limit."),
