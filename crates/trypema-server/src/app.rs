@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde::Serialize;
 use trypema::RateLimiter;
 use trypema::clock::Clock;
-use trypema::rules::{Engine, RuleSet};
+use trypema::rules::{Engine, HashedAttributes, RuleSet};
 
 use self::permissions::Permissions;
 use crate::background_worker::BackgroundWorkers;
@@ -38,6 +38,7 @@ pub struct App {
     watched_source: WatchedSource,
     workers: Arc<BackgroundWorkers>,
     permissions: Permissions,
+    hashed: Option<Arc<HashedAttributes>>,
 }
 
 /// The response of `/readyz`.
@@ -102,6 +103,8 @@ impl App {
     pub async fn new(config: &Config, clock: Option<Arc<dyn Clock>>) -> Result<Self, StartError> {
         let workers = Arc::new(BackgroundWorkers::default());
         let LoadedRules { rules, watched_source, refused } = config.rules.open(&workers).await?;
+        let hashed = config.hashing.as_ref().map(|hashing| Arc::clone(&hashing.hashed));
+        let rules = with_hashed(rules, hashed.as_ref());
         warn_if_too_many(&rules);
         let store = Arc::new(StoreMetrics::default());
         let metrics = Metrics::new(&rules, Arc::clone(&store));
@@ -123,6 +126,7 @@ impl App {
             watched_source,
             workers,
             permissions: Permissions::default(),
+            hashed,
         };
         app.require_permissions(is_connected).await?;
         Ok(app)
@@ -156,8 +160,15 @@ impl App {
         }
     }
 
+    /// Returns the same rules, which count hashes of the attributes for which the settings say so. Before they are
+    /// compared with the rules in force, which do so, too.
+    pub(crate) fn with_hashed(&self, rules: RuleSet) -> RuleSet {
+        with_hashed(rules, self.hashed.as_ref())
+    }
+
     /// Puts `rules` in force, and returns the previous ones.
     pub fn replace_rules(&self, rules: RuleSet) -> Arc<RuleSet> {
+        let rules = self.with_hashed(rules);
         warn_if_too_many(&rules);
         self.metrics.rules.replace(&self.engine.rules(), &rules);
         let old = self.engine.replace(rules);
@@ -249,6 +260,13 @@ impl App {
 
     fn refused_rules(&self) -> MutexGuard<'_, Option<String>> {
         self.refused_rules.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn with_hashed(rules: RuleSet, hashed: Option<&Arc<HashedAttributes>>) -> RuleSet {
+    match hashed {
+        Some(hashed) => rules.with_hashed_attributes(hashed),
+        None => rules,
     }
 }
 

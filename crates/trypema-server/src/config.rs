@@ -10,8 +10,10 @@ use trypema::rules::Period;
 
 use crate::allowed_origins::AllowedOrigins;
 use crate::forward_auth::Profiles;
+use crate::key_hashing::KeyHashing;
 use crate::rules::{CacheChoice, DatabaseChoice, RulesSource};
 use crate::secret::{Secret, SecretSource};
+use crate::settings::forward_auth::ForwardAuthSettings;
 use crate::settings::{
     AdminListen, DEFAULT_BUFFERED_BYTES, DEFAULT_REDIS_PREFIX, InvalidConfig, InvalidSetting,
     LOOPBACK_NETWORKS, MAX_BYTES, Provider, Settings, Values,
@@ -42,6 +44,8 @@ pub struct Config {
     pub trusted_proxies: TrustedProxies,
     /// The forward-auth profiles.
     pub(crate) profiles: Profiles,
+    /// The hashed attributes, if there are any.
+    pub(crate) hashing: Option<KeyHashing>,
     /// The provider of counters.
     pub provider: Provider,
     /// The settings of Redis, if the provider uses it.
@@ -71,6 +75,8 @@ pub struct RedisConfig {
 
 /// The maximum size of a whole rule set, in bytes. It is also the maximum size of a rules file.
 pub(crate) const MAX_RULESET_BYTES: usize = 16 * 1024 * 1024;
+/// The minimum length of the secret of hashed attributes. A shorter one could be guessed by who sees a hash.
+const MIN_HASH_SECRET: usize = 32;
 /// The shortest poll interval: more frequent polls would load the database.
 const MIN_POLL: Duration = Duration::from_millis(100);
 
@@ -93,6 +99,7 @@ impl Config {
         let trusted_proxies = invalid.take(trusted_proxies(settings.trusted_proxies.as_deref()));
         let profiles = settings.forward_auth.as_ref().map(Profiles::new).transpose();
         let profiles = invalid.take_all(profiles).map(Option::unwrap_or_default);
+        let hashing = hashing(&settings, &mut invalid);
         let buffered_bytes = invalid.take(buffered_bytes(&settings, &values));
         let collector = invalid.take(collector(settings.otlp_endpoint.as_deref()));
         let redis = redis(&settings, &mut invalid);
@@ -108,6 +115,7 @@ impl Config {
                 rules: rules?,
                 trusted_proxies: trusted_proxies?,
                 profiles: profiles?,
+                hashing,
                 provider,
                 redis,
                 buffered_bytes: buffered_bytes?,
@@ -178,6 +186,27 @@ fn tokens(settings: &Settings, problems: &mut InvalidConfig) -> Tokens {
         problems.take(added.map_err(|error| invalid(setting, error.to_string())));
     }
     tokens
+}
+
+/// Returns the hashed attributes and their secret, if a secret is set.
+fn hashing(settings: &Settings, problems: &mut InvalidConfig) -> Option<KeyHashing> {
+    let attributes = settings.forward_auth.as_ref().map(ForwardAuthSettings::hashed_attributes).transpose();
+    let attributes = problems.take_all(attributes)?.unwrap_or_default();
+    let mut secret_of = |setting, source: Result<Option<SecretSource>, InvalidSetting>| {
+        let secret = problems.take(source)??.read();
+        let secret = secret.and_then(|secret| match secret.reveal().chars().count() {
+            MIN_HASH_SECRET.. => Ok(secret),
+            _ => Err(format!("need at least {MIN_HASH_SECRET} characters, as `openssl rand -hex 32` prints")),
+        });
+        problems.take(secret.map_err(|reason| invalid(setting, reason)))
+    };
+    let secret = secret_of("hash_secret", settings.hash_secret());
+    let previous = secret_of("previous_hash_secret", settings.previous_hash_secret());
+    if secret.is_none() && (previous.is_some() || !attributes.is_empty()) && problems.is_empty() {
+        let by = if attributes.is_empty() { "previous_hash_secret" } else { "`hash` of an attribute" };
+        problems.add(invalid("hash_secret", format!("is required by {by}")));
+    }
+    Some(KeyHashing::new(secret?.reveal(), previous.as_ref().map(Secret::reveal), attributes))
 }
 
 fn rules(settings: &Settings, values: &Values) -> Result<RulesSource, InvalidSetting> {

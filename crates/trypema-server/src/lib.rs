@@ -29,6 +29,7 @@ mod denial_log;
 mod deny_status;
 mod forward_auth;
 mod front;
+mod key_hashing;
 mod listeners;
 mod log;
 mod logins;

@@ -18,6 +18,7 @@ use crate::certificate_watch;
 use crate::clock::Started;
 use crate::config::Config;
 use crate::front::http::Api;
+use crate::key_hashing::SecretError;
 use crate::listeners::{AdminAddress, OpenListeners};
 use crate::net::{Certificates, Descriptors, Registry};
 use crate::permission_watch;
@@ -51,6 +52,8 @@ pub struct Server {
     pub(crate) listeners: OpenListeners,
     pub(crate) registry: Arc<Registry>,
     certificates: Option<Arc<Certificates>>,
+    /// Whether the secret of hashed attributes still has to be compared with that of other servers.
+    is_secret_unknown: bool,
     reload: Reload,
 }
 
@@ -80,9 +83,10 @@ impl Server {
         let certificates = config.tls.clone().map(Certificates::load).transpose()?.map(Arc::new);
         let app = Arc::new(App::new(&config, clock.clone()).await?);
         app.metrics.tls.started(certificates.as_ref().and_then(|certificates| certificates.expires_at_s()));
+        let is_secret_unknown = is_secret_unknown(&config).await?;
         let listeners = OpenListeners::open(&config, clock, &app.metrics.logins)?;
         let (registry, reload) = (registry(&app, &config), Reload::default());
-        Ok(Self { app, config, listeners, registry, certificates, reload })
+        Ok(Self { app, config, listeners, registry, certificates, is_secret_unknown, reload })
     }
 
     /// Returns the address of the check listener.
@@ -164,6 +168,11 @@ impl Server {
         if app.uses_redis() {
             background.spawn("permission watch", permission_watch::watch(Arc::clone(app)));
         }
+        if let (true, Some(hashing), Some(redis)) =
+            (self.is_secret_unknown, self.config.hashing.clone(), self.config.redis.clone())
+        {
+            background.spawn("hash secret", hashing.compare_later(redis.url, redis.prefix));
+        }
         if app.denial_log.is_sampled() {
             let app = Arc::clone(app);
             background.spawn("denial log", async move { app.denial_log.run().await });
@@ -177,6 +186,22 @@ impl Server {
             background.spawn("lease sync", work);
         }
         background
+    }
+}
+
+/// Compares the secret of hashed attributes with that of the other servers. Returns whether that has to be done later,
+/// because Redis does not answer.
+async fn is_secret_unknown(config: &Config) -> Result<bool, StartError> {
+    let (Some(hashing), Some(redis)) = (&config.hashing, &config.redis) else { return Ok(false) };
+    match hashing.compare(&redis.url, redis.prefix.as_ref()).await {
+        Ok(()) => Ok(false),
+        Err(error @ SecretError::Different) => Err(StartError::HashSecret(error)),
+        Err(error) => {
+            tracing::warn!(
+                "store: cannot compare hash_secret with other servers ({error}); trying again later"
+            );
+            Ok(true)
+        }
     }
 }
 

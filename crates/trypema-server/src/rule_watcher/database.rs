@@ -222,7 +222,7 @@ impl RuleWatcher {
         // Compiling thousands of rules takes a while, so it runs on the worker and not on a thread that
         // decides.
         let compiling = self.app.workers().run(Worker::Changes, move || {
-            let rules: RuleSet = stored.compile()?;
+            let rules: RuleSet = app.with_hashed(stored.compile()?);
             let changes = rules.changes_since(&app.rules());
             Ok::<_, InvalidStoredRules>((app.replace_rules(rules), changes, stored.rules))
         });

@@ -40,6 +40,14 @@ pub(crate) struct ProfileAttributes(pub(crate) BTreeMap<String, Option<Attribute
 pub(crate) struct AttributeSettings {
     pub(crate) header: Option<String>,
     pub(crate) value: Option<String>,
+    pub(crate) hash: Option<HashFunction>,
+}
+
+/// The function whose result stands for an attribute's value in the names of counters.
+#[derive(Debug, Clone, Copy, Deserialize)]
+pub(crate) enum HashFunction {
+    #[serde(rename = "hmac-sha256")]
+    HmacSha256,
 }
 
 /// An attribute of a list.
@@ -53,6 +61,7 @@ struct NamedAttribute {
 struct SourceMapping {
     header: Option<String>,
     value: Option<String>,
+    hash: Option<HashFunction>,
 }
 
 #[derive(Deserialize)]
@@ -61,6 +70,7 @@ struct NamedMapping {
     name: String,
     header: Option<String>,
     value: Option<String>,
+    hash: Option<HashFunction>,
 }
 
 impl AttributeSettings {
@@ -70,12 +80,12 @@ impl AttributeSettings {
     /// all of them share one counter.
     fn from_text(text: &str) -> Result<Self, String> {
         if text.starts_with("X-") {
-            return Ok(Self { header: Some(text.to_owned()), value: None });
+            return Ok(Self { header: Some(text.to_owned()), value: None, hash: None });
         }
         if text.starts_with("x-") {
             return Err(format!("for the header write {{header: {text}}}, for this text {{value: {text}}}"));
         }
-        Ok(Self { header: None, value: Some(text.to_owned()) })
+        Ok(Self { header: None, value: Some(text.to_owned()), hash: None })
     }
 }
 
@@ -134,8 +144,9 @@ impl<'de> Visitor<'de> for SourceOrLiteral {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<AttributeSettings, A::Error> {
-        let SourceMapping { header, value } = SourceMapping::deserialize(MapAccessDeserializer::new(map))?;
-        Ok(AttributeSettings { header, value })
+        let SourceMapping { header, value, hash } =
+            SourceMapping::deserialize(MapAccessDeserializer::new(map))?;
+        Ok(AttributeSettings { header, value, hash })
     }
 }
 
@@ -162,8 +173,8 @@ impl<'de> Visitor<'de> for PairOrMapping {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<NamedAttribute, A::Error> {
-        let NamedMapping { name, header, value } =
+        let NamedMapping { name, header, value, hash } =
             NamedMapping::deserialize(MapAccessDeserializer::new(map))?;
-        Ok(NamedAttribute { name, settings: AttributeSettings { header, value } })
+        Ok(NamedAttribute { name, settings: AttributeSettings { header, value, hash } })
     }
 }
