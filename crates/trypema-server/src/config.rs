@@ -36,6 +36,8 @@ pub struct Config {
     pub tls: Option<Tls>,
     /// The tokens of callers, readers and admins.
     pub tokens: Tokens,
+    /// Where they are from.
+    pub(crate) token_sources: TokenSources,
     /// The web pages that may call the server.
     pub(crate) allowed_origins: AllowedOrigins,
     /// The source of the rules.
@@ -52,6 +54,8 @@ pub struct Config {
     pub redis: Option<RedisConfig>,
     /// The memory budget for bodies and unread responses of all connections, in bytes.
     pub buffered_bytes: usize,
+    /// The files that hold secrets, each with its setting.
+    pub(crate) secret_files: Vec<(&'static str, PathBuf)>,
     /// The OpenTelemetry collector.
     pub(crate) collector: Option<Collector>,
 }
@@ -91,7 +95,8 @@ impl Config {
         let values = Values::of(&settings);
         values.check(&mut invalid);
         let tls = invalid.take(tls(&settings));
-        let tokens = tokens(&settings, &mut invalid);
+        let token_sources = TokenSources::of(&settings, &mut invalid);
+        let tokens = token_sources.read(&mut invalid);
         let allowed_origins = AllowedOrigins::new(settings.allowed_origins.as_deref().unwrap_or_default());
         let allowed_origins =
             invalid.take(allowed_origins.map_err(|reason| InvalidSetting::new("allowed_origins", reason)));
@@ -103,6 +108,7 @@ impl Config {
         let buffered_bytes = invalid.take(buffered_bytes(&settings, &values));
         let collector = invalid.take(collector(settings.otlp_endpoint.as_deref()));
         let redis = redis(&settings, &mut invalid);
+        let secret_files = settings.secret_files();
         let config = || {
             let (provider, redis) = redis?;
             Some(Self {
@@ -111,6 +117,7 @@ impl Config {
                 runtime_directory: None,
                 tls: tls?,
                 tokens,
+                token_sources,
                 allowed_origins: allowed_origins?,
                 rules: rules?,
                 trusted_proxies: trusted_proxies?,
@@ -119,6 +126,7 @@ impl Config {
                 provider,
                 redis,
                 buffered_bytes: buffered_bytes?,
+                secret_files,
                 collector: collector?,
             })
         };
@@ -167,25 +175,44 @@ fn tls(settings: &Settings) -> Result<Option<Tls>, InvalidSetting> {
     }
 }
 
-fn tokens(settings: &Settings, problems: &mut InvalidConfig) -> Tokens {
-    let mut tokens = Tokens::default();
-    let given = [
-        ("admin_token", TokenRole::Admin, settings.admin_token()),
-        ("reader_token", TokenRole::Reader, settings.reader_token()),
-        ("caller_token", TokenRole::Caller, settings.caller_token()),
-    ];
-    for (setting, role, source) in given {
-        let Some(source) = problems.take(source).flatten() else { continue };
-        let Some(text) = problems.take(source.read().map_err(|reason| invalid(setting, reason))) else {
-            continue;
-        };
-        let added = match source {
-            SecretSource::Given(_) => tokens.add(&text, role),
-            SecretSource::InFile(_) => tokens.add_lines(&text, role),
-        };
-        problems.take(added.map_err(|error| invalid(setting, error.to_string())));
+/// The settings that give tokens.
+#[derive(Debug, Clone)]
+pub(crate) struct TokenSources(Vec<(&'static str, TokenRole, SecretSource)>);
+
+impl TokenSources {
+    fn of(settings: &Settings, problems: &mut InvalidConfig) -> Self {
+        let given = [
+            ("admin_token", TokenRole::Admin, settings.admin_token()),
+            ("reader_token", TokenRole::Reader, settings.reader_token()),
+            ("caller_token", TokenRole::Caller, settings.caller_token()),
+        ];
+        let mut sources = Vec::new();
+        for (setting, role, source) in given {
+            sources.extend(problems.take(source).flatten().map(|source| (setting, role, source)));
+        }
+        Self(sources)
     }
-    tokens
+
+    /// Whether some tokens are in files, which may change.
+    pub(crate) fn have_files(&self) -> bool {
+        self.0.iter().any(|(.., source)| matches!(source, SecretSource::InFile(_)))
+    }
+
+    /// Reads all tokens.
+    pub(crate) fn read(&self, problems: &mut InvalidConfig) -> Tokens {
+        let mut tokens = Tokens::default();
+        for (setting, role, source) in &self.0 {
+            let Some(text) = problems.take(source.read().map_err(|reason| invalid(setting, reason))) else {
+                continue;
+            };
+            let added = match source {
+                SecretSource::Given(_) => tokens.add(&text, *role),
+                SecretSource::InFile(_) => tokens.add_lines(&text, *role),
+            };
+            problems.take(added.map_err(|error| invalid(setting, error.to_string())));
+        }
+        tokens
+    }
 }
 
 /// Returns the hashed attributes and their secret, if a secret is set.

@@ -1,7 +1,9 @@
 //! The life cycle of the server: it starts, serves, reloads on request, and stops without losing a
 //! response.
 
+use std::fs;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +18,7 @@ use crate::app::App;
 use crate::background_tasks::BackgroundTasks;
 use crate::certificate_watch;
 use crate::clock::Started;
-use crate::config::Config;
+use crate::config::{Config, TokenSources};
 use crate::front::http::Api;
 use crate::key_hashing::SecretError;
 use crate::listeners::{AdminAddress, OpenListeners};
@@ -24,9 +26,11 @@ use crate::net::{Certificates, Descriptors, Registry};
 use crate::permission_watch;
 use crate::rule_watcher;
 use crate::service::Service;
+use crate::settings::InvalidConfig;
 use crate::spans::Spans;
 use crate::start_error::StartError;
 use crate::store_watch;
+use crate::tokens::SharedTokens;
 
 /// The interval at which shutdown checks whether the last connection has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -57,10 +61,11 @@ pub struct Server {
     reload: Reload,
 }
 
-/// A handle that makes the server reload its rules and certificates, as SIGHUP does.
+/// A handle that makes the server reload its rules, tokens and certificates, as SIGHUP does.
 #[derive(Debug, Clone, Default)]
 pub struct Reload {
     rules: Arc<Notify>,
+    tokens: Arc<Notify>,
     certificates: Arc<Notify>,
 }
 
@@ -68,6 +73,7 @@ impl Reload {
     /// Requests a reload. A request during a reload causes another one.
     pub fn request(&self) {
         self.rules.notify_one();
+        self.tokens.notify_one();
         self.certificates.notify_one();
     }
 }
@@ -80,6 +86,7 @@ impl Server {
     ///
     /// Any reason why the server cannot serve.
     pub async fn start(config: Config, clock: Option<Arc<dyn Clock>>) -> Result<Self, StartError> {
+        warn_of_exposure(&config);
         let certificates = config.tls.clone().map(Certificates::load).transpose()?.map(Arc::new);
         let app = Arc::new(App::new(&config, clock.clone()).await?);
         app.metrics.tls.started(certificates.as_ref().and_then(|certificates| certificates.expires_at_s()));
@@ -105,7 +112,7 @@ impl Server {
         &self.app
     }
 
-    /// Returns a handle that makes the server reload its rules and certificates.
+    /// Returns a handle that makes the server reload its rules, tokens and certificates.
     pub fn reload(&self) -> Reload {
         self.reload.clone()
     }
@@ -177,6 +184,11 @@ impl Server {
             let app = Arc::clone(app);
             background.spawn("denial log", async move { app.denial_log.run().await });
         }
+        if self.config.token_sources.have_files() {
+            let (sources, reload) = (self.config.token_sources.clone(), Arc::clone(&self.reload.tokens));
+            let tokens = Arc::clone(&self.listeners.tokens);
+            background.spawn("token reload", reload_tokens(sources, tokens, reload));
+        }
         if let Some(certificates) = self.certificates.clone() {
             let reload = Arc::clone(&self.reload.certificates);
             background
@@ -186,6 +198,48 @@ impl Server {
             background.spawn("lease sync", work);
         }
         background
+    }
+}
+
+/// Reads the tokens again on request, forever.
+async fn reload_tokens(sources: TokenSources, tokens: SharedTokens, reload: Arc<Notify>) {
+    loop {
+        reload.notified().await;
+        let sources = sources.clone();
+        let reading = tokio::task::spawn_blocking(move || {
+            let mut problems = InvalidConfig::default();
+            let tokens = sources.read(&mut problems);
+            if problems.is_empty() { Ok(tokens) } else { Err(problems) }
+        });
+        let error = match reading.await {
+            Ok(Ok(read)) => {
+                let read = read.or_administrators_of(&tokens.load());
+                tracing::info!("server: {} tokens are in force", read.len());
+                tokens.store(Arc::new(read));
+                continue;
+            }
+            Ok(Err(problems)) => problems.to_string(),
+            Err(_) => "reading them was interrupted".to_owned(),
+        };
+        tracing::error!("server: cannot reload the tokens ({error}); keeping the previous tokens");
+    }
+}
+
+/// Warns of settings that let strangers spend the limits of others, or read secrets.
+fn warn_of_exposure(config: &Config) {
+    let address = config.values.listen;
+    if !address.ip().to_canonical().is_loopback() && !config.tokens.has_callers() {
+        tracing::warn!(
+            "server: {address} (listen) can be reached from other machines, and needs no token: every client there can \
+             spend the limits of others; set caller_token, or let only proxies reach it"
+        );
+    }
+    for (setting, file) in &config.secret_files {
+        let mode = fs::metadata(file).map(|metadata| metadata.permissions().mode() & 0o777);
+        if let Some(mode) = mode.ok().filter(|mode| mode & 0o004 != 0) {
+            let file = file.display();
+            tracing::warn!("server: every user can read {file} ({setting}, mode {mode:03o}); `chmod 600 {file}`");
+        }
     }
 }
 

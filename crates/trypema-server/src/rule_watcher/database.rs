@@ -82,13 +82,18 @@ pub(super) async fn watch(app: Arc<App>, rule_store: Arc<RuleStore>) {
     }
 }
 
-/// Wakes the watcher on every NOTIFY of the database, forever.
+/// Wakes the watcher on every NOTIFY of the database, and when the connection breaks, forever. The poll after that finds
+/// out whether the database is away.
 pub(super) async fn listen_to_database(rule_store: Arc<RuleStore>) {
     let mut backoff = Backoff::NONE;
     loop {
         match rule_store.database().listen(|revision| rule_store.wake_for_announcement(revision)).await {
-            Ok(()) => backoff = Backoff::NONE,
+            Ok(()) => {
+                backoff = Backoff::NONE;
+                rule_store.wake_watcher();
+            }
             Err(error) if backoff.0 == FIRST_BACKOFF => {
+                rule_store.wake_watcher();
                 let poll = Period(rule_store.poll_interval());
                 tracing::warn!(
                     "rules: LISTEN on PostgreSQL failed ({error}); changes are found by polling every {poll} \
