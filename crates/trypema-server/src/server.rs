@@ -238,7 +238,9 @@ fn warn_of_exposure(config: &Config) {
         let mode = fs::metadata(file).map(|metadata| metadata.permissions().mode() & 0o777);
         if let Some(mode) = mode.ok().filter(|mode| mode & 0o004 != 0) {
             let file = file.display();
-            tracing::warn!("server: every user can read {file} ({setting}, mode {mode:03o}); `chmod 600 {file}`");
+            tracing::warn!(
+                "server: every user can read {file} ({setting}, mode {mode:03o}); `chmod 600 {file}`"
+            );
         }
     }
 }

@@ -96,7 +96,8 @@ enum ServeError {
 
 async fn serve(config: Config, format: LogFormat) -> Result<(), ServeError> {
     let signals = StopSignals::new();
-    let hangups = listen("SIGHUP", SignalKind::hangup(), "SIGHUP does not reload rules, tokens and certificates");
+    let hangups =
+        listen("SIGHUP", SignalKind::hangup(), "SIGHUP does not reload rules, tokens and certificates");
     let startup_message = StartupMessage::of(&config);
     let policy = config.redis.as_ref().map(|_| config.values.on_store_failure.name());
     let server = Server::start(config, None).await?;

@@ -124,7 +124,10 @@ mod tests {
         {
             tokens.add(&Secret::from(&*token(name)), role).unwrap();
         }
-        Access { tokens: Arc::new(ArcSwap::from_pointee(tokens)), guard: LoginGuard::new("requests", None, Arc::default()).unwrap() }
+        Access {
+            tokens: Arc::new(ArcSwap::from_pointee(tokens)),
+            guard: LoginGuard::new("requests", None, Arc::default()).unwrap(),
+        }
     }
 
     #[test]

@@ -244,7 +244,9 @@ fn tokens_in_files_are_read_again() {
         let headers = [("authorization", &*format!("Bearer {token}"))];
         service.client().send("POST", "/v1/check", &headers, r#"{"attributes": {"user": "ann"}}"#).status
     };
-    let statuses = |service: &Service| ["the-first-caller-token", "the-second-caller-token"].map(|token| status(service, token));
+    let statuses = |service: &Service| {
+        ["the-first-caller-token", "the-second-caller-token"].map(|token| status(service, token))
+    };
     assert_eq!(statuses(&service), [200, 401]);
     replace(&file, "shop the-second-caller-token\n");
     service.program.signal("HUP").unwrap();
