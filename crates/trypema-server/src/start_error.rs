@@ -10,7 +10,7 @@ use trypema::rules::InvalidRules;
 
 use crate::key_hashing::SecretError;
 use crate::net::TlsError;
-use crate::rules::{OpenError, SourceError};
+use crate::rules::OpenError;
 use crate::token_file::TokenFileError;
 
 /// The reason why the server did not start.
@@ -77,15 +77,6 @@ impl From<TrypemaError> for StartError {
                 Self::MissingPermissions(vec![format!("a permission ({failure})")])
             }
             _ => Self::Store(error),
-        }
-    }
-}
-
-impl From<SourceError> for StartError {
-    fn from(error: SourceError) -> Self {
-        match error {
-            SourceError::File(error) => Self::Rules(error),
-            SourceError::Database(error) => Self::Database(error),
         }
     }
 }
