@@ -44,8 +44,8 @@ const CRATES: [Layered; 2] = [
     Layered {
         source: "crates/trypema-server/src",
         order: "secret, clock, mode, refusal, deny_status, background_worker, background_tasks → attributes → metrics → \
-                settings → log, tokens, token_file, allowed_origins, forward_auth, spans, rules → denial_log, config → net, \
-                provider, logins → start_error → app → service → front, store_watch, permission_watch → rule_watcher, \
+                settings → log, tokens, token_file, allowed_origins, forward_auth, spans, rules, key_hashing → denial_log, config → net, \
+                provider, logins → start_error → app → service → front, store_watch, permission_watch, certificate_watch → rule_watcher, \
                 listeners → server → cli, testkit",
         left_out: &[],
         exceptions: &[],

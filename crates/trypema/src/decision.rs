@@ -122,6 +122,14 @@ impl Decision {
         self.attempts.filter(|_| is_blocked).map(|_| self.decided_at.block_scope())
     }
 
+    /// Returns the time until the block of an abuse limit ends. [`retry_after`](Decision::retry_after) may be longer:
+    /// it is the time after which the same call would not be blocked again. Returns `None` where
+    /// [`block_scope`](Decision::block_scope) does.
+    pub fn block_ends_after(&self) -> Option<Duration> {
+        let attempts = self.attempts.filter(|_| self.block_scope().is_some())?;
+        Some(Duration::from_micros(self.decided_at.micros_until(attempts.block_ends_at())))
+    }
+
     /// Whether the store failed, and nothing was counted instead (`redis::OnFailure::Allow` or
     /// `redis::OnFailure::Deny`).
     pub fn is_uncounted(&self) -> bool {

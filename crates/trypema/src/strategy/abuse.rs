@@ -311,9 +311,10 @@ impl Strategy for Abuse {
         let scope = outcome.blocks.in_force().map(|block| block.scope);
         let decided_at =
             if scope == Some(BlockScope::Long) { decided_at.in_long_block() } else { decided_at };
+        let block_ends_at = Timestamp::derived(outcome.blocks.ends_at());
         let core = Decision {
             is_allowed: outcome.is_admitted,
-            attempts: Some(Attempts::new(outcome.short_count, outcome.long_count)),
+            attempts: Some(Attempts::new(outcome.short_count, outcome.long_count, block_ends_at)),
             limit: limit.allowed(),
             remaining: if outcome.is_admitted { short_left.min(long_left) } else { 0 },
             not_before: Timestamp::derived(outcome.not_before),
@@ -323,7 +324,7 @@ impl Strategy for Abuse {
         AbuseDecision {
             core,
             scope,
-            block_ends_at: Timestamp::derived(outcome.blocks.ends_at()),
+            block_ends_at,
             short_count: outcome.short_count,
             long_count: outcome.long_count,
         }
