@@ -1,4 +1,4 @@
-//! One shard of the map: a table of keys with their states. Each new key sweeps a small part of it.
+//! One shard of the map: a table of keys with their states. Keys that no longer matter stay until room is needed.
 
 use hashbrown::HashTable;
 
@@ -9,9 +9,16 @@ use super::receipt::RefundedReceipts;
 use crate::clock::Timestamp;
 use crate::strategy::Strategy;
 
-/// The number of slots that are swept when a new key arrives: more than the one that it fills, so that the
-/// table shrinks to the keys that still matter.
+/// The number of slots that are swept for a new key if the number of keys is at its bound: few, so that a flood of
+/// new keys stays cheap.
 const SWEPT_PER_MISS: usize = 8;
+
+/// The number of keys below which a table grows without forgetting any. All shards together then take 20 to 40 MB.
+const GROWS_FREELY: usize = 256;
+
+/// A table grows for keys that do not matter if one in so many of them returns. So it has at most so many times
+/// the keys that return.
+const RETURNING: usize = 8;
 
 /// The capacity above which a table releases memory when three quarters of it are unused.
 const SHRINK_ABOVE: usize = 64;
@@ -20,6 +27,14 @@ const SHRINK_ABOVE: usize = 64;
 pub(super) struct StateEntry<S: Strategy> {
     key: StoredKey,
     pub(super) state: S::State,
+}
+
+impl<S: Strategy> StateEntry<S> {
+    #[inline(always)]
+    fn return_to(&mut self) -> &mut S::State {
+        *self.key.has_returned() = true;
+        &mut self.state
+    }
 }
 
 #[derive(Debug)]
@@ -42,7 +57,7 @@ impl<S: Strategy> Default for Shard<S> {
 impl<S: Strategy> Shard<S> {
     #[inline]
     pub(super) fn find(&mut self, hash: u64, key: &[u8]) -> Option<&mut S::State> {
-        self.table.find_mut(hash, |entry| entry.key.is(key)).map(|entry| &mut entry.state)
+        self.table.find_mut(hash, |entry| entry.key.is(key)).map(StateEntry::return_to)
     }
 
     /// Returns the slot of a key. It is valid until the table changes.
@@ -54,7 +69,7 @@ impl<S: Strategy> Shard<S> {
     #[inline]
     pub(super) fn state_at(&mut self, bucket: usize, key: &[u8]) -> Option<&mut S::State> {
         let entry = self.table.get_bucket_mut(bucket)?;
-        entry.key.is(key).then_some(&mut entry.state)
+        entry.key.is(key).then(|| entry.return_to())
     }
 
     /// Returns the states that keys without room share, created when first used.
@@ -112,6 +127,28 @@ impl<S: Strategy> Shard<S> {
             }
             Err(_) => false,
         }
+    }
+
+    /// Prepares for a new key. If the table would have to grow, forgets the keys that are equivalent to fresh ones,
+    /// unless many of those have returned since the last time. Then it pays to keep them, and the table grows.
+    /// Returns the number of keys forgotten.
+    pub(super) fn make_room(&mut self, now: Timestamp) -> usize {
+        let before = self.table.len();
+        if before < self.table.capacity() || before < GROWS_FREELY {
+            return 0;
+        }
+        let is_fresh = |entry: &StateEntry<S>| S::fresh_from(&entry.state) <= now;
+        let (mut fresh, mut returned) = (0, 0);
+        for entry in self.table.iter_mut().filter(|entry| is_fresh(entry)) {
+            fresh += 1;
+            returned += usize::from(*entry.key.has_returned());
+        }
+        let are_kept = returned * RETURNING >= fresh;
+        self.table.retain(|entry| {
+            let has_returned = std::mem::take(entry.key.has_returned());
+            has_returned || are_kept || !is_fresh(entry)
+        });
+        before - self.table.len()
     }
 
     /// Sweeps the next few slots: forgets the keys that are equivalent to fresh ones. Returns the number of

@@ -220,7 +220,7 @@ impl HybridRateLimiterProvider {
         for item in items.iter().filter(|item| !item.check.is_postpaid) {
             with_strategy!(item.check.limit, |S, _limit| {
                 let shared = &HasHybridLimiter::<S>::limiter(self).shared;
-                let now = shared.instance.clock.recent();
+                let now = shared.instance.clock.now();
                 shared.table.with(&item.key, |entry| entry.holding.count(now, item.check.cost));
             });
         }

@@ -8,8 +8,6 @@ use crate::strategy::LeaseGrant;
 pub enum LocalDecision<O> {
     /// The instance decided the call.
     Decided(LeaseDecision<O>),
-    /// A lease or a denial ends about now: the decision needs a more exact time.
-    NeedsExactTime,
     /// Redis has to decide.
     NeedsRedis,
 }
