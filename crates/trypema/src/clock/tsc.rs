@@ -266,13 +266,13 @@ mod tests {
     }
 
     #[test]
-    fn the_time_is_the_kernels_less_a_thousandth_of_a_period() {
+    fn the_time_follows_the_kernels() {
         let mut machine = counting();
         for step in 0..100_000 {
-            // Callers of all frequencies; the kernel corrects its rate by up to 500 ppm.
+            // Callers of all frequencies. At times the kernel's clock changes its rate by 0.25 %.
             machine.run(1 << (step % 25), 400 + step / 1_000 % 2);
             let (now, kernel) = (machine.now(), machine.time);
-            assert!(now <= kernel + PERIOD / 1_000 && now + PERIOD / 1_000 >= kernel, "{now} at {kernel}");
+            assert!(now.abs_diff(kernel) <= PERIOD / 500, "{now} at {kernel}");
         }
         assert!(machine.is_counting());
     }
