@@ -257,8 +257,7 @@ impl<S: Strategy> LocalLimiter<S> {
         self.map.remove(shard, &key)
     }
 
-    /// Returns a handle to `key` that skips hashing and the lookup, for callers that check one key in a tight
-    /// loop.
+    /// Returns a handle to `key` that skips hashing, for callers that check one key in a tight loop.
     pub fn key<'a>(&'a self, key: &'a str) -> LocalKeyHandle<'a, S> {
         LocalKeyHandle::new(self, key)
     }

@@ -45,31 +45,58 @@ pub(super) struct Shard<S: Strategy> {
     /// The receipts of this shard that were refunded.
     pub(super) refunded: Option<Box<RefundedReceipts>>,
     /// The slot at which the last sweep ended.
-    cursor: usize,
+    cursor: u32,
+    last_found: LastFound,
+}
+
+/// The slot at which a key was last found, in 20 bits, and 12 bits of the key's hash. It is only a hint: the key in the
+/// slot may be another one. The hash saves looking for that in memory that is not cached.
+#[derive(Debug, Clone, Copy)]
+struct LastFound(u32);
+
+impl LastFound {
+    const SLOT_BITS: u32 = 20;
+    const SLOTS: u32 = 1 << Self::SLOT_BITS;
+
+    #[inline(always)]
+    fn new(hash: u64, slot: usize) -> Self {
+        Self(Self::tag(hash) | slot as u32 % Self::SLOTS)
+    }
+
+    /// Returns the slot, if the hash may be that of the key.
+    #[inline(always)]
+    fn slot(self, hash: u64) -> Option<usize> {
+        let slot = self.0 ^ Self::tag(hash);
+        (slot < Self::SLOTS).then_some(slot as usize)
+    }
+
+    /// The hash's lowest bits also place keys in the table, so they tell neighbours apart.
+    #[inline(always)]
+    fn tag(hash: u64) -> u32 {
+        (hash as u32) << Self::SLOT_BITS
+    }
 }
 
 impl<S: Strategy> Default for Shard<S> {
     fn default() -> Self {
-        Self { table: HashTable::new(), overflow: None, refunded: None, cursor: 0 }
+        Self { table: HashTable::new(), overflow: None, refunded: None, cursor: 0, last_found: LastFound(0) }
     }
 }
 
 impl<S: Strategy> Shard<S> {
-    #[inline]
+    /// Returns the state of a key. The key that was found last is found again without a search.
+    #[inline(always)]
     pub(super) fn find(&mut self, hash: u64, key: &[u8]) -> Option<&mut S::State> {
-        self.table.find_mut(hash, |entry| entry.key.is(key)).map(StateEntry::return_to)
-    }
-
-    /// Returns the slot of a key. It is valid until the table changes.
-    pub(super) fn bucket_index(&self, hash: u64, key: &[u8]) -> Option<usize> {
-        self.table.find_bucket_index(hash, |entry| entry.key.is(key))
-    }
-
-    /// Returns the state in slot `bucket`, if it is still that of `key`.
-    #[inline]
-    pub(super) fn state_at(&mut self, bucket: usize, key: &[u8]) -> Option<&mut S::State> {
-        let entry = self.table.get_bucket_mut(bucket)?;
-        entry.key.is(key).then(|| entry.return_to())
+        let is_at = |slot: usize| self.table.get_bucket(slot).is_some_and(|entry| entry.key.is(key));
+        let slot = match self.last_found.slot(hash).filter(|slot| is_at(*slot)) {
+            Some(slot) => slot,
+            None => {
+                let slot = self.table.find_bucket_index(hash, |entry| entry.key.is(key))?;
+                self.last_found = LastFound::new(hash, slot);
+                slot
+            }
+        };
+        self.table.get_bucket_mut(slot).map(StateEntry::return_to)
     }
 
     /// Returns the states that keys without room share, created when first used.
@@ -157,8 +184,8 @@ impl<S: Strategy> Shard<S> {
         let places = self.table.num_buckets();
         let mut forgotten = 0;
         for _ in 0..SWEPT_PER_MISS.min(places) {
-            self.cursor = if self.cursor + 1 < places { self.cursor + 1 } else { 0 };
-            if let Ok(entry) = self.table.get_bucket_entry(self.cursor)
+            self.cursor = (self.cursor + 1) % places as u32;
+            if let Ok(entry) = self.table.get_bucket_entry(self.cursor as usize)
                 && S::fresh_from(&entry.get().state) <= now
             {
                 entry.remove();
@@ -172,7 +199,7 @@ impl<S: Strategy> Shard<S> {
     /// Returns whether there was one.
     pub(super) fn evict(&mut self) -> bool {
         let places = self.table.num_buckets();
-        let next = (1..=places).map(|step| (self.cursor + step) % places);
+        let next = (1..=places).map(|step| (self.cursor as usize + step) % places);
         let found =
             next.filter_map(|place| Some((S::fresh_from(&self.table.get_bucket(place)?.state), place)));
         let Some((_, place)) = found.take(SWEPT_PER_MISS).min() else {
@@ -181,7 +208,7 @@ impl<S: Strategy> Shard<S> {
         match self.table.get_bucket_entry(place) {
             Ok(entry) => {
                 entry.remove();
-                self.cursor = place;
+                self.cursor = place as u32;
                 self.void_receipts();
                 true
             }
