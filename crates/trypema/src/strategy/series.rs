@@ -205,15 +205,22 @@ impl Series {
     /// second value assumes a wait in whole milliseconds, rounded up.
     #[inline(always)]
     pub(super) fn after_wait(&self, window: WindowAt, view: View, units: u64) -> AfterWait {
-        let at = self.leaves_at(window, view, units);
-        let then = window.now + at.saturating_sub(window.now).div_ceil(1_000) * 1_000;
-        if view.is_stepped_back || self.newest() + window.window_us <= then {
-            return AfterWait { at, staying: 0 };
+        let staying = view.used.saturating_sub(units);
+        if view.is_stepped_back || self.open > staying || self.ring.is_empty() {
+            return AfterWait { at: self.leaves_at(window, view, units), staying: 0 };
         }
         let closed = self.closed();
-        let gone = closed.partition(|i| closed.stamp(i) + window.window_us <= then);
-        let staying = if gone == 0 { self.closed } else { closed.units_after(gone - 1) };
-        AfterWait { at, staying: staying + self.open }
+        let mut last = closed.partition(|i| closed.units_after(i) + self.open > staying);
+        let at = closed.stamp(last) + window.window_us;
+        let then = window.now + at.saturating_sub(window.now).div_ceil(1_000) * 1_000;
+        if self.newest() + window.window_us <= then {
+            return AfterWait { at, staying: 0 };
+        }
+        // The few buckets that leave in the rest of the millisecond.
+        while last + 1 < closed.len() && closed.stamp(last + 1) + window.window_us <= then {
+            last += 1;
+        }
+        AfterWait { at, staying: closed.units_after(last) + self.open }
     }
 
     /// Returns the time at which no units of `view` count any more, if no further call is made. Returns 0 if
