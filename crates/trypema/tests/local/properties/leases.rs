@@ -24,7 +24,7 @@ struct Lease {
 fn leases<M: LocalStrategy>(limit: &M::Limit, random: &mut Random) -> Vec<Lease> {
     let clock = Arc::new(ManualClock::default());
     let limits = RateLimiter::builder().clock(clock.clone()).build().unwrap();
-    let limiter = M::limiter(&limits);
+    let limiter = limits.local().limiter::<M::Strategy>();
     let core = M::limit(limit);
     let longest_us = M::spans_us(limit).into_iter().max().unwrap();
     let mut list = Vec::new();
