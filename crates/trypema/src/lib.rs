@@ -244,8 +244,8 @@
 //!
 //! # Memory
 //!
-//! In process, a key is forgotten once it would be treated like a fresh one. Each new key sweeps a few
-//! others, and [`run_cleanup_loop`](RateLimiter::run_cleanup_loop) sweeps when no new keys arrive.
+//! In process, a key may be forgotten once it would be treated like a fresh one. This happens when room is needed for
+//! new keys, and in [`run_cleanup_loop`](RateLimiter::run_cleanup_loop), which also releases memory.
 //! [`max_keys`](RateLimiterBuilder::max_keys) bounds the number of keys, even if clients invent them. When
 //! the states of all keys still matter, new keys share a state, which is stricter and never looser
 //! ([`WhenFull`]).
@@ -316,6 +316,7 @@ pub mod http;
 pub mod hybrid;
 mod jitter;
 pub mod local;
+mod low_level;
 pub mod observer;
 #[cfg(doctest)]
 mod pages;

@@ -8,7 +8,6 @@ mod decide;
 mod handle;
 mod key;
 mod limiter;
-mod lock;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod map;

@@ -100,7 +100,7 @@ pub(crate) use window::WindowStrategy;
 #[doc(hidden)]
 pub use window::WindowStrategy;
 
-use crate::clock::{Span, Timestamp};
+use crate::clock::Timestamp;
 use crate::decision::{Decision, DecisionTime};
 
 /// One request to an algorithm.
@@ -270,30 +270,14 @@ pub trait Strategy: limit::Sealed + 'static {
     /// Decides `call` without changing the state.
     fn decide(limit: &Self::Limit, state: &Self::State, call: Call) -> Self::Outcome;
 
-    /// Whether the exact time is certain to matter. If so, the caller need not try [`Strategy::take_within`].
-    #[inline]
-    fn needs_exact_time(limit: &Self::Limit, state: &Self::State, cost: u64) -> bool {
-        let _ = (limit, state, cost);
-        false
-    }
-
-    /// Decides and commits a take whose time is only known to lie in `span`.
-    ///
-    /// Succeeds if every moment of `span` leads to the same decision, or if the take can be recorded in a way
-    /// that is at least as strict as at any of these moments. Returns `None` without changing the state if
-    /// the exact time is needed.
-    fn take_within(
-        limit: &Self::Limit,
-        state: &mut Self::State,
-        span: Span,
-        cost: u64,
-    ) -> Option<Self::Outcome>;
-
-    /// Corrects times that [`Strategy::take_within`] recorded too late, now that the exact time is known. No
-    /// take that it recorded happened after `now`.
+    /// Decides a take of `cost` at `now`, and commits the outcome. Strategies override this where both together are
+    /// quicker than [`Strategy::decide`] and [`Strategy::commit`].
     #[inline(always)]
-    fn correct_time(state: &mut Self::State, now: Timestamp) {
-        let _ = (state, now);
+    fn take(limit: &Self::Limit, state: &mut Self::State, now: Timestamp, cost: u64) -> Self::Outcome {
+        let call = Call::new(now, cost);
+        let outcome = Self::decide(limit, state, call);
+        Self::commit(limit, state, call, &outcome);
+        outcome
     }
 
     /// Whether `outcome` admits the call.

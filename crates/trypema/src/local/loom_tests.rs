@@ -14,9 +14,9 @@ use loom::sync::Arc;
 use loom::thread;
 
 use super::limiter::LocalLimiter;
-use super::lock::Lock;
 use super::map::{Bound, WhenFull};
 use crate::clock::{ClockSource, ManualClock};
+use crate::low_level::Lock;
 use crate::strategy::{FixedWindow, FixedWindowLimit, Strategy, TokenBucket, TokenBucketLimits, TokenLimit};
 
 /// The largest number of preemptions: few enough that the exploration ends, and enough for every race of two

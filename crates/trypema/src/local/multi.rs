@@ -241,10 +241,7 @@ fn decide<S: Listed>(
         let Some(limit) = S::limit_of(location.check.limit) else { continue };
         let call = location.check.spend().at(pass.now);
         let outcome = match shard.find(location.key.hash, &location.key.key) {
-            Some(state) => {
-                S::correct_time(state, call.now);
-                S::decide(limit, state, call)
-            }
+            Some(state) => S::decide(limit, state, call),
             None => shared.decide(shard, limit, call),
         };
         pass.result.is_allowed &= S::is_admitted(&outcome);

@@ -12,7 +12,7 @@ use blocks::Blocks;
 
 use super::series::{NewUnits, Series, View, WindowAt};
 use super::{Call, Refund, SharedState, Strategy};
-use crate::clock::{Span, Timestamp};
+use crate::clock::Timestamp;
 use crate::decision::{AbuseDecision, Attempts, BlockScope, Decision, DecisionTime, NEVER};
 use crate::error::TrypemaError;
 use crate::units::{MAX_EXACT, window_micros};
@@ -243,15 +243,6 @@ impl Strategy for Abuse {
         }
     }
 
-    /// Every attempt is kept with its exact time.
-    fn needs_exact_time(_: &AbuseLimit, _: &AbuseState, _: u64) -> bool {
-        true
-    }
-
-    fn take_within(_: &AbuseLimit, _: &mut AbuseState, _: Span, _: u64) -> Option<AbuseOutcome> {
-        None
-    }
-
     fn is_admitted(outcome: &AbuseOutcome) -> bool {
         outcome.is_admitted
     }
@@ -263,12 +254,7 @@ impl Strategy for Abuse {
         let window = limit.window_at(outcome.at);
         if outcome.is_recording {
             // An attempt counts when it is made, so a later stamp is ignored.
-            let new_units = NewUnits {
-                stamp: outcome.at,
-                group_us: 0,
-                units: call.cost.min(limit.kept()),
-                is_late: false,
-            };
+            let new_units = NewUnits { stamp: outcome.at, group_us: 0, units: call.cost.min(limit.kept()) };
             state.attempts.record(window, outcome.view, new_units);
             state.attempts.keep_newest(limit.kept());
         } else {

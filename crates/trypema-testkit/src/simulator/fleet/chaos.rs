@@ -149,7 +149,6 @@ fn clock(random: &mut Random) -> LocalClock {
             -(WORST_PPM as i64),
             random.clone().below(2 * WORST_PPM) as i64 - WORST_PPM as i64,
         ]),
-        coarse_us: random.pick(&[1, 1, 1_000, 4_000, 8_000]),
     }
 }
 

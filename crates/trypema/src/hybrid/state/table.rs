@@ -9,7 +9,7 @@ use hashbrown::HashTable;
 use super::call_frequency::CallFrequency;
 use super::holding::Holding;
 use super::pace::Pace;
-use crate::clock::{Span, Timestamp};
+use crate::clock::Timestamp;
 use crate::redis::{KeySpend, RedisFailure, RedisKey};
 use crate::strategy::Leasable;
 
@@ -142,14 +142,13 @@ impl<S: Leasable> Table<S> {
         &self,
         locked: &'s mut LockedShard<'_, S>,
         take: KeySpend<'_, '_, S::Limit>,
-        now: Span,
+        now: Timestamp,
     ) -> Option<&'s mut TableEntry<S>> {
         let hash = locked.hash;
         if find(&mut locked.shard, hash, take.key).is_none() {
             let interval_us = self.pace(take.limit).interval_us;
-            let is_often =
-                S::IS_LEASED && self.call_frequency.count(hash, now.earliest.as_micros(), interval_us);
-            let added = if is_often { self.find_or_add(locked, take, now.earliest) } else { None }?;
+            let is_often = S::IS_LEASED && self.call_frequency.count(hash, now.as_micros(), interval_us);
+            let added = if is_often { self.find_or_add(locked, take, now) } else { None }?;
             added.holding.warm(now);
             added.holding.count(now, take.spend.cost);
             return Some(added);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_channel::oneshot;
 
-use crate::clock::{Clock, ClockSource, Span, SystemClock, Timestamp};
+use crate::clock::{Clock, ClockSource, SystemClock, Timestamp};
 use crate::decision::{Decision, DecisionTime};
 use crate::hybrid::background::{FinishInBackground, LeaseRequest, LimiterState};
 use crate::hybrid::state::{LeaseDecision, LocalDecision, RequestTiming};
@@ -115,19 +115,14 @@ impl<S: Leasable> LimiterState<S> {
         count: CountCall,
         mut on_spent: impl FnMut(LeasedUnits),
     ) -> TryDecide<S> {
-        let mut now = self.instance.clock.recent();
+        let now = self.instance.clock.now();
         let mut shard = self.table.shard(take.key);
         let known = match count {
             CountCall::Yes => self.table.count_call(&mut shard, take, now),
             CountCall::No => self.table.find(&mut shard, take),
         };
         let Some(entry) = known else { return TryDecide::NeedsRedis };
-        let mut taken = entry.holding.take_with(now, take.spend.cost, &mut on_spent);
-        if let LocalDecision::NeedsExactTime = taken {
-            now = Span::at(self.instance.clock.narrow(now));
-            taken = entry.holding.take_with(now, take.spend.cost, &mut on_spent);
-        }
-        match taken {
+        match entry.holding.take_with(now, take.spend.cost, &mut on_spent) {
             LocalDecision::Decided(decided) => {
                 if decided.is_low && self.instance.queue.is_open() {
                     let request = self.lease_request(entry, 0);
@@ -137,20 +132,14 @@ impl<S: Leasable> LimiterState<S> {
                 TryDecide::Decided(timed(decided))
             }
             // A cost of 0 is no reason for a lease.
-            LocalDecision::NeedsRedis | LocalDecision::NeedsExactTime if take.spend.cost == 0 => {
-                TryDecide::NeedsRedis
-            }
-            LocalDecision::NeedsRedis | LocalDecision::NeedsExactTime
-                if entry.holding.is_requesting(now.latest) =>
-            {
+            LocalDecision::NeedsRedis if take.spend.cost == 0 => TryDecide::NeedsRedis,
+            LocalDecision::NeedsRedis if entry.holding.is_requesting(now) => {
                 TryDecide::Wait(entry.wait_for_reply())
             }
-            LocalDecision::NeedsRedis | LocalDecision::NeedsExactTime
-                if entry.holding.is_worth_leasing(now.latest) =>
-            {
+            LocalDecision::NeedsRedis if entry.holding.is_worth_leasing(now) => {
                 TryDecide::RequestLease(self.lease_request(entry, take.spend.cost))
             }
-            LocalDecision::NeedsRedis | LocalDecision::NeedsExactTime => TryDecide::NeedsRedis,
+            LocalDecision::NeedsRedis => TryDecide::NeedsRedis,
         }
     }
 
@@ -174,7 +163,7 @@ impl<S: Leasable> LimiterState<S> {
 
     /// Returns whether leases, a remembered denial or Redis decides a call.
     pub(super) fn decided_by(&self, take: KeySpend<'_, '_, S::Limit>, count: CountCall) -> DecidedBy {
-        let now = Span::at(self.instance.clock.now());
+        let now = self.instance.clock.now();
         let mut shard = self.table.shard(take.key);
         let known = match count {
             CountCall::Yes => self.table.count_call(&mut shard, take, now),
@@ -184,21 +173,21 @@ impl<S: Leasable> LimiterState<S> {
         if let Some(decision) = entry.holding.denial(now, take.spend.cost) {
             return DecidedBy::Denial(decision);
         }
-        let is_leased = entry.holding.held(now.latest) >= take.spend.cost.max(1)
-            || entry.holding.is_requesting(now.latest)
-            || entry.holding.is_worth_leasing(now.latest);
+        let is_leased = entry.holding.held(now) >= take.spend.cost.max(1)
+            || entry.holding.is_requesting(now)
+            || entry.holding.is_worth_leasing(now);
         if is_leased { DecidedBy::Lease } else { DecidedBy::Redis }
     }
 
     /// Peeks without calling Redis; `None` if Redis has to decide.
     pub(super) fn peek(&self, take: KeySpend<'_, '_, S::Limit>) -> Option<TimedOutcome<S>> {
-        let now = Span::at(self.instance.clock.now());
+        let now = self.instance.clock.now();
         let peeked = self.table.with(take.key, |entry| {
             (entry.holding.limit() == take.limit).then(|| entry.holding.peek(now, take.spend.cost))
         });
         match peeked.flatten() {
             Some(LocalDecision::Decided(decided)) => Some(timed(decided)),
-            Some(LocalDecision::NeedsExactTime | LocalDecision::NeedsRedis) | None => None,
+            Some(LocalDecision::NeedsRedis) | None => None,
         }
     }
 

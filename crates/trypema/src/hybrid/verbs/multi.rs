@@ -216,7 +216,7 @@ impl HybridRateLimiterProvider {
         for item in items.iter().filter(|item| !item.check.is_postpaid) {
             with_strategy!(item.check.limit, |S, _limit| {
                 let shared = &self.limiter::<S>().shared;
-                let now = shared.instance.clock.recent();
+                let now = shared.instance.clock.now();
                 shared.table.with(&item.key, |entry| entry.holding.count(now, item.check.cost));
             });
         }

@@ -1,7 +1,7 @@
 //! Remembered denials.
 
 use super::{Holding, RequestTiming};
-use crate::clock::{Span, Timestamp};
+use crate::clock::Timestamp;
 use crate::decision::{Decision, DecisionTime};
 use crate::redis::LeaseResponse;
 use crate::strategy::Leasable;
@@ -62,12 +62,12 @@ impl<S: Leasable> Holding<S> {
     }
 
     /// Returns the decision on a call that a remembered denial applies to.
-    pub fn denial(&mut self, now: Span, cost: u64) -> Option<Decision> {
-        if self.is_over(now) && !self.end_until(now) || cost <= self.leases.left() {
+    pub fn denial(&mut self, now: Timestamp, cost: u64) -> Option<Decision> {
+        self.end_until(now);
+        if cost <= self.leases.left() {
             return None;
         }
-        let shared_now =
-            |ahead_us| Timestamp::derived(now.earliest.as_micros().saturating_add_signed(ahead_us));
+        let shared_now = |ahead_us| Timestamp::derived(now.as_micros().saturating_add_signed(ahead_us));
         let known = self.denial.as_ref().filter(|denial| self.applies_to(denial, cost)).map(|denial| {
             let decided_at = DecisionTime::exactly(shared_now(denial.ahead_us));
             S::core(&S::decision(&self.limit, denial.outcome.clone(), decided_at))

@@ -7,8 +7,6 @@ use crate::clock::Timestamp;
 pub enum LocalDecision<O> {
     /// The instance decided the call.
     Decided(LeaseDecision<O>),
-    /// A lease or a denial ends about now: the decision needs a more exact time.
-    NeedsExactTime,
     /// Redis has to decide.
     NeedsRedis,
 }

@@ -1,8 +1,8 @@
-//! The lock of a shard: a flag beside the data, held for nanoseconds.
+//! The only unsafe code of the crate: the lock of a shard, and the time-stamp counter of the processor.
 //!
-//! A thread that keeps reading the flag takes its cache line away from the holder. So a waiting thread tries
-//! once, then pauses for twice as long as the last time. This is the only unsafe code of the crate. Its
-//! interleavings are explored with loom (`loom_tests.rs`).
+//! The lock is a flag beside the data, held for nanoseconds. A thread that keeps reading the flag takes its cache
+//! line away from the holder. So a waiting thread tries once, then pauses for twice as long as the last time.
+//! The interleavings are explored with loom (`local/loom_tests.rs`).
 
 #![allow(unsafe_code)]
 
@@ -130,4 +130,13 @@ impl<T> Drop for LockGuard<'_, T> {
         drop(self.value.take());
         self.is_held.store(false, Ordering::Release);
     }
+}
+
+/// Returns the ticks of the processor's time-stamp counter.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(crate) fn time_stamp() -> u64 {
+    // SAFETY: the instruction only writes two registers. The kernel can forbid it to a process (`PR_SET_TSC`), which
+    // then gets a signal; the C library's clock uses it, too.
+    unsafe { std::arch::x86_64::_rdtsc() }
 }
