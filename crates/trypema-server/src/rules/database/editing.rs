@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use sqlx::{PgConnection, Row};
+use sqlx::Row;
 use thiserror::Error;
 use tokio::time::timeout;
 use trypema::rules::{InvalidRules, RuleSet, Rules};
@@ -17,7 +17,7 @@ use crate::rules::change::{self, Item, ItemKind, StoredChange};
 /// If it writes, no other change can start until it is finished or dropped.
 #[derive(Debug)]
 pub(crate) struct Snapshot<'d> {
-    session: DatabaseSession<'d>,
+    pub(super) session: DatabaseSession<'d>,
     stored: Arc<StoredRules>,
 }
 
@@ -30,6 +30,8 @@ pub(crate) enum EditScope {
     Rule(String),
     /// A value on a list.
     List,
+    /// A row that cannot be parsed, which is deleted.
+    BadRow(BadRow),
 }
 
 /// The rules to store.
@@ -123,14 +125,6 @@ impl Snapshot<'_> {
         &self.stored
     }
 
-    pub(super) fn session(&self) -> &DatabaseSession<'_> {
-        &self.session
-    }
-
-    pub(super) fn connection(&mut self) -> &mut PgConnection {
-        &mut self.session.connection
-    }
-
     /// Changes the stored rules to the result of `make`, and ends the transaction. If that only reads, or if nothing
     /// differs, nothing is written, and the revision stays.
     pub(crate) async fn finish<E: From<EditError> + Send + 'static>(
@@ -203,6 +197,7 @@ impl StoredRules {
             EditScope::Everything => false,
             EditScope::Rule(id) => row.kind != ItemKind::Rule || row.name != *id,
             EditScope::List => true,
+            EditScope::BadRow(deleted) => row != &deleted,
         };
         let staying: Vec<BadRow> = self.bad_rows.iter().filter(stays).cloned().collect();
         if !staying.is_empty() {

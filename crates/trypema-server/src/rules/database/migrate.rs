@@ -3,7 +3,7 @@
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection, Row, SqlSafeStr};
 
-use super::adopt::{self, Adopted, UnusableRule};
+use super::adopt::{self, Adopted};
 use super::{Database, DatabaseError, options, query, row, with_timeout};
 
 /// Every migration, in order. A released migration is never changed, not even its comments, because its
@@ -33,7 +33,7 @@ pub(crate) struct Migrated {
     /// The table that was adopted, if there was one.
     pub(crate) adopted: Option<Adopted>,
     /// Rows of an adopted table that are not in force, from this run or an earlier one.
-    pub(crate) unusable: Vec<UnusableRule>,
+    pub(crate) unusable: Vec<String>,
 }
 
 impl Database {
