@@ -53,15 +53,6 @@ pub(crate) struct EditResult {
     pub(crate) changes: Vec<StoredChange>,
 }
 
-/// A validated change, ready to be written.
-struct PreparedEdit {
-    /// The result, if nothing is written.
-    result: EditResult,
-    writes: Writes,
-    /// Whether the change is about one rule.
-    is_one: bool,
-}
-
 /// The reason why a change was not made.
 #[derive(Debug, Error)]
 pub(crate) enum EditError {
@@ -132,14 +123,25 @@ impl Snapshot<'_> {
         make: impl FnOnce(&StoredRules) -> Result<ProposedRules, E> + Send + 'static,
     ) -> Result<EditResult, E> {
         let Self { mut session, stored } = self;
-        let prepared = prepare(&session, &stored, make).await;
+        let before = Arc::clone(&stored);
+        // On a worker: there may be thousands of rules.
+        let preparing = session.work(move || {
+            let ProposedRules { rules, scope, revision: item_revision } = make(&before)?;
+            let changes = before.changes(&rules, &scope)?;
+            // The compiler has to accept the rules, or no server could put them in force.
+            RuleSet::compile(&rules).map_err(EditError::from)?;
+            let writes = Writes::new(&changes, &before.bad_rows);
+            let result = EditResult { revision: before.version.revision, item_revision, changes };
+            Ok((result, writes, matches!(scope, EditScope::Rule(_))))
+        });
+        let prepared = preparing.await.unwrap_or_else(|error| Err(EditError::Database(error.into()).into()));
         session.discard(stored);
         let is_writing = session.purpose == Purpose::Writing;
-        let PreparedEdit { mut result, writes, is_one } = match prepared {
-            Ok(prepared) if is_writing && !prepared.result.changes.is_empty() => prepared,
+        let (mut result, writes, is_one) = match prepared {
+            Ok(prepared) if is_writing && !prepared.0.changes.is_empty() => prepared,
             other => {
                 session.roll_back().await;
-                return Ok(other?.result);
+                return other.map(|(result, ..)| result);
             }
         };
         let connection = &mut session.connection;
@@ -164,29 +166,6 @@ impl Snapshot<'_> {
     pub(crate) async fn close(self) {
         self.session.roll_back().await;
     }
-}
-
-/// Validates a change and computes its differences, on a worker: there may be thousands of rules.
-fn prepare<'d, E, F>(
-    session: &DatabaseSession<'d>,
-    stored: &Arc<StoredRules>,
-    make: F,
-) -> impl Future<Output = Result<PreparedEdit, E>> + use<'d, E, F>
-where
-    E: From<EditError> + Send + 'static,
-    F: FnOnce(&StoredRules) -> Result<ProposedRules, E> + Send + 'static,
-{
-    let stored = Arc::clone(stored);
-    let preparing = session.work(move || {
-        let ProposedRules { rules, scope, revision: item_revision } = make(&stored)?;
-        let changes = stored.changes(&rules, &scope)?;
-        // The compiler has to accept the rules, or no server could put them in force.
-        RuleSet::compile(&rules).map_err(EditError::from)?;
-        let writes = Writes::new(&changes, &stored.bad_rows);
-        let result = EditResult { revision: stored.version.revision, item_revision, changes };
-        Ok(PreparedEdit { result, writes, is_one: matches!(scope, EditScope::Rule(_)) })
-    });
-    async move { preparing.await.unwrap_or_else(|error| Err(EditError::Database(error.into()).into())) }
 }
 
 impl StoredRules {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use trypema::rules::{
-    Action, AttributeSet, Condition, CounterNumbers, IfMissing, Numbers, Period, Request, Rule, RuleSet,
-    Rules, Scope, SkippedRule,
+    AttributeSet, Condition, CounterNumbers, IfMissing, Numbers, Period, Request, Rule, RuleSet, Rules,
+    Scope, SkippedRule,
 };
 
 const SEGMENTS: [&str; 4] = ["a", "b", "*", "c"];
