@@ -132,10 +132,9 @@ impl Compiler<'_> {
             self.refuse(&field.then("id"), format!("invalid id {given:?}: {allowed}"));
         }
         let name = rule.name.iter().map(|name| (field.then("name"), name));
-        let owner = rule.owner.iter().map(|owner| (field.then("owner"), owner));
         let plans = rule.plan_tiers.iter().enumerate();
         let plans = plans.map(|(index, plan)| (field.then("plan_tiers").at(index), plan));
-        for (field, text) in name.chain(owner).chain(plans).collect::<Vec<_>>() {
+        for (field, text) in name.chain(plans).collect::<Vec<_>>() {
             if text.is_empty() || text.chars().count() > MAX_TEXT_CHARS || text.contains(char::is_control) {
                 let allowed =
                     format!("need 1 to {MAX_TEXT_CHARS} characters, none of them a control character");

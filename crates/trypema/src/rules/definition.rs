@@ -101,9 +101,6 @@ pub struct Rule {
     /// for candidates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
-    /// The team that answers questions about the rule. 1 to 255 characters.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub owner: Option<String>,
 }
 
 /// The default of `max_delay`.
@@ -140,7 +137,6 @@ impl Rule {
             enabled: default_enabled(),
             candidate_for: None,
             share: None,
-            owner: None,
         }
     }
 
