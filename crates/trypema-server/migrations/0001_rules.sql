@@ -178,6 +178,9 @@ CREATE TABLE rate_limit_units (
     CONSTRAINT unit_is_not_requests CHECK (name <> 'requests')
 );
 
+-- The keys of `extra`. Every `trypema rules migrate` adds those that its version knows.
+CREATE FUNCTION trypema_extra_keys() RETURNS text[] LANGUAGE sql IMMUTABLE RETURN '{}'::text[];
+
 -- What rules and overrides have in common: an algorithm and its numbers. It is copied with its constraints, and then dropped.
 CREATE TABLE trypema_numbers (
     algorithm           varchar(30),
@@ -210,9 +213,8 @@ CREATE TABLE trypema_numbers (
     CONSTRAINT refill_rate_is_allowed CHECK (
         refill_rate IS NULL
         OR algorithm IS NOT DISTINCT FROM 'token_bucket' AND refill_rate > 0 AND refill_rate <= 100000000),
-    CONSTRAINT extra_is_an_object_with_known_keys CHECK (CASE jsonb_typeof(extra) WHEN 'object' THEN extra - '{
-        unit,postpaid,when,max_delay,if_missing,on_store_failure,share,
-        group,hard_limit_factor,limits,per,zone,starts,temp,long,while_blocked,hold}'::text[] = '{}' ELSE false END)
+    CONSTRAINT extra_is_an_object_with_known_keys CHECK (
+        CASE jsonb_typeof(extra) WHEN 'object' THEN extra - trypema_extra_keys() = '{}' ELSE false END)
 );
 
 CREATE TABLE rate_limit_rules (

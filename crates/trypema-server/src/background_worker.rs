@@ -44,11 +44,7 @@ pub(crate) enum WorkerError {
 /// The workers of a server. A thread starts with its first task, and ends after its last one when this value
 /// is dropped.
 #[derive(Debug, Default)]
-pub(crate) struct BackgroundWorkers {
-    changes: OnceLock<Queue>,
-    reads: OnceLock<Queue>,
-    operators: OnceLock<Queue>,
-}
+pub(crate) struct BackgroundWorkers([OnceLock<Queue>; 3]);
 
 impl BackgroundWorkers {
     /// Runs `task` on `worker`, after all tasks that were queued there before it, and returns its result.
@@ -77,30 +73,18 @@ impl BackgroundWorkers {
     }
 
     fn queue(&self, worker: Worker) -> &Queue {
-        let queue = match worker {
-            Worker::Changes => &self.changes,
-            Worker::Reads => &self.reads,
-            Worker::Operators => &self.operators,
-        };
-        queue.get_or_init(|| Queue::start(worker))
+        self.0[worker as usize].get_or_init(|| Queue::start(worker))
     }
 }
 
 impl Worker {
-    fn name(self) -> &'static str {
+    /// Returns the name and the niceness of the worker's thread. When checks keep all cores busy, a thread with
+    /// niceness 10 still gets about a tenth of a core, and a thread with niceness 19 about a hundredth.
+    fn thread(self) -> (&'static str, i32) {
         match self {
-            Self::Changes => "rule-changes",
-            Self::Reads => "rule-reads",
-            Self::Operators => "operators",
-        }
-    }
-
-    /// The niceness of the worker's thread. When checks keep all cores busy, a thread with niceness 10 still
-    /// gets about a tenth of a core, and a thread with niceness 19 about a hundredth.
-    fn niceness(self) -> i32 {
-        match self {
-            Self::Changes | Self::Operators => 10,
-            Self::Reads => 19,
+            Self::Changes => ("rule-changes", 10),
+            Self::Reads => ("rule-reads", 19),
+            Self::Operators => ("operators", 10),
         }
     }
 }
@@ -118,8 +102,9 @@ impl Queue {
         let (tasks, receiver) = channel::<Task>();
         let waiting = Arc::new(AtomicUsize::new(0));
         let unfinished = Arc::clone(&waiting);
-        let started = thread::Builder::new().name(worker.name().to_owned()).spawn(move || {
-            lower_priority(worker.niceness());
+        let (name, niceness) = worker.thread();
+        let started = thread::Builder::new().name(name.to_owned()).spawn(move || {
+            lower_priority(niceness);
             for task in receiver {
                 // A task that panics fails only its own request; the worker continues.
                 let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(task));
@@ -127,7 +112,6 @@ impl Queue {
             }
         });
         if let Err(error) = started {
-            let name = worker.name();
             tracing::error!("server: cannot start thread {name} ({error}); requests that need it fail");
         }
         Self { tasks, waiting }

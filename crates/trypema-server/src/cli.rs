@@ -19,7 +19,7 @@ use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use serde_json::Value;
 
-use self::arguments::{Arguments, Given, Parsed, origins};
+use self::arguments::{Given, Parsed, origins};
 
 /// The exit code of a command that could not do its work, or whose arguments are invalid.
 const FAILED: u8 = 2;
@@ -50,7 +50,7 @@ Try it:
 enum Command {
     Serve(Box<serve::Serve>),
     #[command(flatten)]
-    Requests(requests::Requests),
+    Requests(requests::RequestCommand),
     /// Work with rules: validate files, and manage the rules that are stored in PostgreSQL
     #[command(subcommand)]
     Rules(rules::Rules),
@@ -75,7 +75,7 @@ impl Cli {
     /// systemd units often contain such variables.
     pub fn read() -> Self {
         let command = without_empty_variables(Self::command());
-        let parsed = Arguments::new(command, std::env::args_os()).parse();
+        let parsed = arguments::parse(command, std::env::args_os().collect());
         let Parsed { matches, invalid } = parsed.unwrap_or_else(|error| error.exit());
         let mut cli = Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
         if let (Command::Serve(serve), Some(matches)) =

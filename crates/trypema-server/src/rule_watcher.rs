@@ -23,8 +23,7 @@ pub(crate) fn spawn(background: &mut BackgroundTasks, app: &Arc<App>, reload: Ar
         WatchedSource::Database(rule_store) => {
             background.spawn("rules: LISTEN", database::listen_to_database(Arc::clone(&rule_store)));
             background.spawn("rules: Redis Pub/Sub", database::listen_to_redis(Arc::clone(&rule_store)));
-            background.spawn("rules: SIGHUP", database::listen_for_reload(Arc::clone(&rule_store), reload));
-            background.spawn("rules: database", database::watch(Arc::clone(app), rule_store));
+            background.spawn("rules: database", database::watch(Arc::clone(app), rule_store, reload));
         }
     }
 }

@@ -26,8 +26,8 @@ pub(crate) async fn watch(app: Arc<App>, policy: &'static str) {
             },
         };
         match watch.poll(seen, || app.metrics.store.take_error()) {
-            Some(Line::Bad(line)) => tracing::warn!("{line}"),
-            Some(Line::Good(line)) => tracing::info!("{line}"),
+            Some(LogLine::Bad(line)) => tracing::warn!("{line}"),
+            Some(LogLine::Good(line)) => tracing::info!("{line}"),
             None => {}
         }
     }
@@ -64,7 +64,7 @@ impl Totals {
 
 /// A line of the log.
 #[derive(Debug, PartialEq, Eq)]
-enum Line {
+enum LogLine {
     Bad(String),
     Good(String),
 }
@@ -81,7 +81,7 @@ struct StoreWatch {
 }
 
 impl StoreWatch {
-    fn poll(&mut self, seen: Seen, error: impl FnOnce() -> Option<String>) -> Option<Line> {
+    fn poll(&mut self, seen: Seen, error: impl FnOnce() -> Option<String>) -> Option<LogLine> {
         let policy = self.policy;
         self.rest = self.rest.saturating_sub(1);
         let new = seen.totals.since(self.reported);
@@ -89,7 +89,7 @@ impl StoreWatch {
             (None, true) => {
                 self.unreachable_since = Some(Started::now());
                 let error = reason(error());
-                Some(Line::Bad(format!(
+                Some(LogLine::Bad(format!(
                     "store: Redis is unreachable{error}; applying on_store_failure={policy}, or the rule's own, \
                      until it recovers"
                 )))
@@ -99,7 +99,7 @@ impl StoreWatch {
                 self.reported = seen.totals;
                 error();
                 let seconds = since.ago().as_secs_f64();
-                Some(Line::Good(format!(
+                Some(LogLine::Good(format!(
                     "store: Redis is reachable again after {seconds:.1} s; {}",
                     effects(new)
                 )))
@@ -108,7 +108,7 @@ impl StoreWatch {
                 (self.reported, self.rest) = (seen.totals, INTERVALS_BETWEEN_LINES);
                 let (calls, error) = (new.failed_calls, reason(error()));
                 let calls = if calls == 1 { "1 call".to_owned() } else { format!("{calls} calls") };
-                Some(Line::Bad(format!(
+                Some(LogLine::Bad(format!(
                     "store: {calls} to Redis failed{error}; applied on_store_failure={policy}, or the rule's own: {}",
                     effects(new)
                 )))
@@ -135,9 +135,9 @@ mod tests {
         Seen { is_unreachable, totals: Totals { failed_calls, errors: failed_calls, substitutes: 0 } }
     }
 
-    fn text(line: Option<Line>) -> String {
+    fn text(line: Option<LogLine>) -> String {
         match line {
-            Some(Line::Bad(line) | Line::Good(line)) => line,
+            Some(LogLine::Bad(line) | LogLine::Good(line)) => line,
             None => String::new(),
         }
     }

@@ -19,62 +19,54 @@ pub(super) struct Given {
     pub(super) origins: BTreeMap<String, SettingOrigin>,
 }
 
-/// A command line that is being parsed.
-pub(super) struct Arguments {
-    command: Command,
-    arguments: Vec<OsString>,
-}
-
 /// A command line without the settings whose values are invalid.
 pub(super) struct Parsed {
     pub(super) matches: ArgMatches,
     pub(super) invalid: InvalidConfig,
 }
 
-impl Arguments {
-    pub(super) fn new(command: Command, arguments: impl Iterator<Item = OsString>) -> Self {
-        Self { command, arguments: arguments.collect() }
+/// Parses a command line. Clap stops at the first invalid value, so each is removed and the rest is parsed again.
+pub(super) fn parse(mut command: Command, mut arguments: Vec<OsString>) -> Result<Parsed, Error> {
+    let mut invalid = InvalidConfig::default();
+    loop {
+        let error = match command.clone().try_get_matches_from(&arguments) {
+            Ok(matches) => return Ok(Parsed { matches, invalid }),
+            Err(error) => error,
+        };
+        let flag = flag_of(&error).filter(|_| arguments.get(1).is_some_and(|name| name == "serve"));
+        let Some(flag) = flag else { return Err(error) };
+        let id = setting_of(&flag);
+        let name = if remove_flag(&mut arguments, &flag) {
+            flag
+        } else {
+            let Some(variable) = variable_of(&command, &id) else { return Err(error) };
+            let without = |serve: Command| serve.mut_arg(&id, |argument| argument.env(None));
+            command = command.mut_subcommand("serve", without);
+            variable
+        };
+        let origin = Some(SettingOrigin::Argument(name));
+        invalid.add(InvalidSetting { origin, ..InvalidSetting::new(id, reason_of(&error)) });
     }
+}
 
-    /// Parses the command line. Clap stops at the first invalid value, so each is removed and the rest is
-    /// parsed again.
-    pub(super) fn parse(mut self) -> Result<Parsed, Error> {
-        let mut invalid = InvalidConfig::default();
-        loop {
-            let error = match self.command.clone().try_get_matches_from(&self.arguments) {
-                Ok(matches) => return Ok(Parsed { matches, invalid }),
-                Err(error) => error,
-            };
-            let flag = flag_of(&error).filter(|_| self.arguments.get(1).is_some_and(|name| name == "serve"));
-            let Some(flag) = flag else { return Err(error) };
-            let Some(origin) = self.remove(&flag) else { return Err(error) };
-            let problem = InvalidSetting::new(setting_of(&flag), reason_of(&error));
-            invalid.add(InvalidSetting { origin: Some(origin), ..problem });
-        }
+/// Removes a flag with its value. Returns whether it was there.
+fn remove_flag(arguments: &mut Vec<OsString>, flag: &str) -> bool {
+    let with_value = format!("{flag}=");
+    let is_flag =
+        |text: &OsString| text == flag || text.to_str().is_some_and(|text| text.starts_with(&with_value));
+    let Some(index) = arguments.iter().position(is_flag) else { return false };
+    let is_alone = arguments.remove(index) == *flag;
+    let is_value = |text: &OsString| !text.to_str().is_some_and(|text| text.starts_with("--"));
+    if is_alone && arguments.get(index).is_some_and(is_value) {
+        arguments.remove(index);
     }
+    true
+}
 
-    /// Removes a flag, or the variable if there is no such flag. Returns what was removed.
-    fn remove(&mut self, flag: &str) -> Option<SettingOrigin> {
-        let with_value = format!("{flag}=");
-        let is_flag =
-            |text: &OsString| text == flag || text.to_str().is_some_and(|text| text.starts_with(&with_value));
-        if let Some(index) = self.arguments.iter().position(is_flag) {
-            let is_alone = self.arguments.remove(index) == *flag;
-            let is_value = |text: &OsString| !text.to_str().is_some_and(|text| text.starts_with("--"));
-            if is_alone && self.arguments.get(index).is_some_and(is_value) {
-                self.arguments.remove(index);
-            }
-            return Some(SettingOrigin::Argument(flag.to_owned()));
-        }
-        let id = setting_of(flag);
-        let serve = self.command.find_subcommand("serve")?;
-        let argument = serve.get_arguments().find(|argument| argument.get_id().as_str() == id)?;
-        let variable = argument.get_env()?.to_str()?.to_owned();
-        let command = self.command.clone();
-        self.command =
-            command.mut_subcommand("serve", |serve| serve.mut_arg(id, |argument| argument.env(None)));
-        Some(SettingOrigin::Argument(variable))
-    }
+/// Returns the environment variable of a setting.
+fn variable_of(command: &Command, id: &str) -> Option<String> {
+    let mut settings = command.find_subcommand("serve")?.get_arguments();
+    Some(settings.find(|argument| argument.get_id() == id)?.get_env()?.to_str()?.to_owned())
 }
 
 /// Returns the flag whose value is invalid, if that is the error.

@@ -32,7 +32,7 @@ pub(super) enum Lists {
 #[derive(Debug, clap::Args)]
 pub(super) struct ListingArgs {
     /// The value and its attribute, as in `user=mallory`; `ip=` can be omitted, as in `203.0.113.0/24`
-    #[arg(value_name = "ATTRIBUTE=VALUE")]
+    #[arg(value_name = "ATTRIBUTE=VALUE", value_parser = Entry::parse)]
     entry: Entry,
     #[command(flatten)]
     change: ChangeArgs,
@@ -45,10 +45,8 @@ struct Entry {
     value: String,
 }
 
-impl std::str::FromStr for Entry {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
+impl Entry {
+    fn parse(text: &str) -> Result<Self, String> {
         let address = text.split('/').next().unwrap_or_default();
         let (attribute, value) = match text.split_once('=') {
             Some((attribute, value)) if !attribute.is_empty() && !value.is_empty() => (attribute, value),
@@ -139,10 +137,10 @@ mod tests {
             ("ip=2001:DB8::1", "ip", "2001:db8::1"),
         ] {
             let entry = Entry { attribute: attribute.to_owned(), value: value.to_owned() };
-            assert_eq!(text.parse::<Entry>(), Ok(entry), "{text}");
+            assert_eq!(Entry::parse(text), Ok(entry), "{text}");
         }
         for text in ["mallory", "=mallory", "user=", "", "10.0.0"] {
-            assert!(text.parse::<Entry>().unwrap_err().contains("user=mallory"), "{text}");
+            assert!(Entry::parse(text).unwrap_err().contains("user=mallory"), "{text}");
         }
     }
 }

@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[derive(Debug, Parser)]
-    struct Line {
+    struct CommandLine {
         #[command(flatten)]
         acl: Acl,
     }
@@ -218,7 +218,7 @@ mod tests {
     /// Returns the printed command, or what is wrong.
     fn printed(arguments: &str) -> Result<String, String> {
         let words = ["acl"].into_iter().chain(arguments.split_whitespace());
-        let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
+        let line = CommandLine::try_parse_from(words).map_err(|error| error.to_string())?;
         line.acl.command()
     }
 

@@ -18,7 +18,7 @@ use crate::service::json::RequestDescription;
 use crate::service::report::ExplainResponse;
 
 #[derive(Debug, Subcommand)]
-pub(super) enum Requests {
+pub(super) enum RequestCommand {
     /// Check whether a request may proceed: exit code 0 if allowed, 1 if denied, 2 if the server is
     /// unreachable
     Check {
@@ -197,7 +197,7 @@ impl ReservationArgs {
     }
 }
 
-impl Requests {
+impl RequestCommand {
     pub(super) fn run(self) -> Result<ExitCode, String> {
         match self {
             Self::Check { request, service, peek } => {

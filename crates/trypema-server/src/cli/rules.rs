@@ -52,7 +52,7 @@ pub(super) enum Rules {
         id: String,
         /// Numbers of the strategy and other fields, as in `limit=20 window=1m action=log_only`; a value is
         /// JSON or text, and an empty one removes the field
-        #[arg(required = true, value_name = "FIELD=VALUE")]
+        #[arg(required = true, value_name = "FIELD=VALUE", value_parser = Assignment::parse)]
         assignments: Vec<Assignment>,
         #[command(flatten)]
         change: ChangeArgs,

@@ -1,9 +1,11 @@
 //! `trypema serve`.
 
 use std::fmt::Display;
+use std::future::poll_fn;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::task::Poll;
 
 use thiserror::Error;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -143,19 +145,16 @@ fn listen(name: &str, kind: SignalKind, consequence: &str) -> Option<Signal> {
         .ok()
 }
 
-/// The signals that stop the server.
-struct StopSignals {
-    terminate: Option<Signal>,
-    interrupt: Option<Signal>,
-}
+/// The signals that stop the server, with the reasons that they are.
+struct StopSignals([(&'static str, Option<Signal>); 2]);
 
 impl StopSignals {
     fn new() -> Self {
         let consequence = "this signal ends the process without finishing requests";
-        Self {
-            terminate: listen("SIGTERM", SignalKind::terminate(), consequence),
-            interrupt: listen("SIGINT", SignalKind::interrupt(), consequence),
-        }
+        Self([
+            ("received SIGTERM", listen("SIGTERM", SignalKind::terminate(), consequence)),
+            ("received SIGINT", listen("SIGINT", SignalKind::interrupt(), consequence)),
+        ])
     }
 
     /// Waits for the first signal, and returns it as the reason to stop. A second signal ends the process
@@ -171,19 +170,15 @@ impl StopSignals {
     }
 
     async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            () = next(&mut self.terminate) => "received SIGTERM",
-            () = next(&mut self.interrupt) => "received SIGINT",
-        }
-    }
-}
-
-async fn next(signal: &mut Option<Signal>) {
-    match signal {
-        Some(signal) => {
-            signal.recv().await;
-        }
-        None => std::future::pending().await,
+        poll_fn(|context| {
+            for (reason, signal) in &mut self.0 {
+                if signal.as_mut().is_some_and(|signal| signal.poll_recv(context).is_ready()) {
+                    return Poll::Ready(*reason);
+                }
+            }
+            Poll::Pending
+        })
+        .await
     }
 }
 
@@ -207,16 +202,18 @@ impl StartupMessage {
     /// Prints everything in one write, so that a reader who sees the first line has the whole text.
     fn print(&self, server: &Server) {
         let url = format!("{}://{}", self.scheme, server.address());
-        let admin_url = server.admin().map(|admin| format!("{}://{}", self.scheme, admin.address));
+        let admin = server.admin().map(|admin| (admin, format!("{}://{}", self.scheme, admin.address)));
         let mut text = format!("trypema listens on {url}\n");
-        if let (Some(admin), Some(admin_url)) = (server.admin(), &admin_url) {
-            text.push_str(&format!("administration is on {admin_url}\n{}", token_lines(admin)));
+        if let Some((admin, admin_url)) = &admin {
+            text += &format!("administration is on {admin_url}\n{}", token_lines(admin));
         }
-        text.push_str(&match &self.rules {
+        text += &match &self.rules {
             RulesSource::File(path) => format!("rules: {}\n", path.display()),
             RulesSource::Database(_) => "rules: PostgreSQL (`trypema rules export` prints them)\n".to_owned(),
-            RulesSource::BuiltIn => demonstration(&url, admin_url.as_deref(), self.token_header),
-        });
+            RulesSource::BuiltIn => {
+                demonstration(&url, admin.as_ref().map(|(_, admin_url)| &**admin_url), self.token_header)
+            }
+        };
         print(&text);
     }
 }

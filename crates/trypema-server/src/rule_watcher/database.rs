@@ -53,8 +53,9 @@ impl Backoff {
     }
 }
 
-/// Reads the stored rules and puts them in force, forever.
-pub(super) async fn watch(app: Arc<App>, rule_store: Arc<RuleStore>) {
+/// Reads the stored rules and puts them in force, forever: at every poll, when an announcement wakes the watcher, and
+/// when `reload` is notified.
+pub(super) async fn watch(app: Arc<App>, rule_store: Arc<RuleStore>, reload: Arc<Notify>) {
     let mut watcher = RuleWatcher {
         app,
         rule_store,
@@ -75,7 +76,10 @@ pub(super) async fn watch(app: Arc<App>, rule_store: Arc<RuleStore>) {
         // Announcements during the pause are answered by one poll after it.
         let woken = async {
             pause.await;
-            watcher.rule_store.wake.notified().await;
+            tokio::select! {
+                () = watcher.rule_store.wake.notified() => {}
+                () = reload.notified() => {}
+            }
         };
         tokio::select! {
             () = woken => {}
@@ -124,14 +128,6 @@ pub(super) async fn listen_to_redis(rule_store: Arc<RuleStore>) {
     let others = "changes arrive through PostgreSQL NOTIFY or polling";
     let wake = |revision| rule_store.wake_for_announcement(revision);
     keep_listening(&rule_store, || cache.listen(wake), "Redis Pub/Sub", others).await;
-}
-
-/// Wakes the watcher on every reload request, forever.
-pub(super) async fn listen_for_reload(rule_store: Arc<RuleStore>, reload: Arc<Notify>) {
-    loop {
-        reload.notified().await;
-        rule_store.wake.notify_one();
-    }
 }
 
 /// Returns `poll`, shortened by up to a tenth, so that servers do not all query the database at once. The

@@ -6,21 +6,21 @@ use tokio::sync::Notify;
 use trypema::rules::{InvalidRules, RuleSet, RulesFile};
 
 use crate::app::App;
-use crate::rules::file::{FileRules, ReloadTrigger};
+use crate::rules::file::FileRules;
 
 /// Puts the rules of `source` in force whenever the file changes, and whenever `reload` is notified. Runs
 /// until its task is aborted.
 pub(super) async fn watch(app: Arc<App>, mut source: FileRules, reload: Arc<Notify>) {
     loop {
-        let trigger = tokio::select! {
-            () = reload.notified() => ReloadTrigger::Requested,
-            () = tokio::time::sleep(RulesFile::POLL_INTERVAL) => ReloadTrigger::Poll,
+        let is_requested = tokio::select! {
+            () = reload.notified() => true,
+            () = tokio::time::sleep(RulesFile::POLL_INTERVAL) => false,
         };
         let mut polled = source.clone();
         let for_reading = Arc::clone(&app);
         // On a blocking thread: a file system that hangs, and thousands of rules, must not delay decisions.
         let reading = tokio::task::spawn_blocking(move || {
-            if let Some(read) = polled.read_for(trigger) {
+            if let Some(read) = if is_requested { Some(polled.read()) } else { polled.poll() } {
                 put_in_force(&for_reading, &polled, read);
             }
             polled

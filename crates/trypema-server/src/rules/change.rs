@@ -94,7 +94,7 @@ impl Item {
         let (kind, name) = match self {
             Self::Unit(unit) => (ItemKind::Unit, unit.name.clone()),
             Self::Rule(rule) => return Some(ItemName::of_rule(&rule.id)),
-            Self::Override(item) => return Some(ItemName::of_override(item)),
+            Self::Override(item) => return Some(ItemName::of(item)),
             Self::ListEntry(ListEntry { list, attribute, value }) => {
                 let list = if *list == ListName::Allow { "allow" } else { "block" };
                 (ItemKind::List, format!("{list} {attribute} {value}"))
@@ -157,7 +157,7 @@ impl ItemName {
         Self { kind: ItemKind::Rule, name: id.to_owned() }
     }
 
-    pub(crate) fn of_override(item: &Override) -> Self {
+    pub(crate) fn of(item: &Override) -> Self {
         let key = item.key.iter().map(|(name, value)| format!(" {name}={value:?}"));
         Self { kind: ItemKind::Override, name: item.rule.clone() + &key.collect::<String>() }
     }

@@ -107,15 +107,7 @@ pub enum DatabaseError {
 impl DatabaseError {
     /// Whether a retry cannot help.
     pub(crate) fn is_final(&self) -> bool {
-        match self {
-            Self::Address(_) | Self::NotMigrated | Self::UnrelatedTable(_) => true,
-            Self::File(_)
-            | Self::Timeout
-            | Self::Interrupted
-            | Self::TooManySessions
-            | Self::Failed(_)
-            | Self::Migration(_) => false,
-        }
+        matches!(self, Self::Address(_) | Self::NotMigrated | Self::UnrelatedTable(_))
     }
 
     /// Returns the message of the constraint that rejected a change, if that is the cause.

@@ -21,15 +21,6 @@ impl fmt::Display for FileRules {
     }
 }
 
-/// The reason for reading a file again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ReloadTrigger {
-    /// The poll interval has passed; the file may have changed.
-    Poll,
-    /// An operator requested a reload.
-    Requested,
-}
-
 impl FileRules {
     /// Reads and compiles the rules.
     ///
@@ -43,11 +34,8 @@ impl FileRules {
         }
     }
 
-    /// Reads the rules again. Returns `None` for a poll of a file that has not changed.
-    pub(crate) fn read_for(&mut self, trigger: ReloadTrigger) -> Option<Result<RuleSet, InvalidRules>> {
-        match trigger {
-            ReloadTrigger::Poll => self.0.as_mut()?.poll(),
-            ReloadTrigger::Requested => Some(self.read()),
-        }
+    /// Reads the rules again if the file has changed.
+    pub(crate) fn poll(&mut self) -> Option<Result<RuleSet, InvalidRules>> {
+        self.0.as_mut()?.poll()
     }
 }

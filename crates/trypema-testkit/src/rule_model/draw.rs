@@ -60,12 +60,9 @@ fn rule(random: &mut Random, number: u64) -> Rule {
     let unit = random.pick(&[None, None, Some("requests"), Some("tokens"), Some("usd_micros")]);
     let strategy = if random.once_in(5) { slots(random) } else { numbers(random) };
     let is_slots = matches!(strategy, Numbers::Concurrency(_));
+    let scope = if key.is_empty() { Scope::Global } else { Scope::User };
     Rule {
-        id: format!("r{number}"),
-        name: None,
-        scope: if key.is_empty() { Scope::Global } else { Scope::User },
         key_pattern: Some(pattern),
-        strategy,
         unit: unit.map(str::to_owned),
         postpaid: !is_slots && random.once_in(5),
         plan_tiers: if random.once_in(8) { vec!["free".to_owned()] } else { Vec::new() },
@@ -74,11 +71,9 @@ fn rule(random: &mut Random, number: u64) -> Rule {
         action,
         max_delay: (action == Action::Throttle).then(|| Period(Duration::from_secs(random.between(1, 9)))),
         if_missing: random.pick(&[IfMissing::Skip, IfMissing::Skip, IfMissing::Deny, IfMissing::Error]),
-        on_store_failure: None,
         priority: random.between(0, 2) as i32,
         enabled: !random.once_in(12),
-        candidate_for: None,
-        share: None,
+        ..Rule::new(format!("r{number}"), scope, strategy)
     }
 }
 

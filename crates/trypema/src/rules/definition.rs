@@ -107,6 +107,39 @@ pub struct Rule {
 const DEFAULT_MAX_DELAY: Duration = Duration::from_secs(1);
 
 impl Rule {
+    /// Returns a rule with a limit for each subject of `scope`, and the default of every other field.
+    ///
+    /// ```
+    /// use trypema::rules::{Action, Rule, Scope};
+    ///
+    /// let strategy = serde_json::from_str(r#"{"fixed_window": {"limit": 5, "window": "1m"}}"#)?;
+    /// let rule = Rule { action: Action::LogOnly, ..Rule::new("login", Scope::Ip, strategy) };
+    /// assert!(rule.enabled && rule.is_shadow());
+    /// # Ok::<(), serde_json::Error>(())
+    /// ```
+    pub fn new(id: impl Into<String>, scope: Scope, strategy: Numbers) -> Self {
+        Self {
+            id: id.into(),
+            name: None,
+            scope,
+            key_pattern: None,
+            strategy,
+            unit: None,
+            postpaid: false,
+            plan_tiers: Vec::new(),
+            endpoints: Vec::new(),
+            when: BTreeMap::new(),
+            action: Action::default(),
+            max_delay: None,
+            if_missing: IfMissing::default(),
+            on_store_failure: None,
+            priority: default_priority(),
+            enabled: default_enabled(),
+            candidate_for: None,
+            share: None,
+        }
+    }
+
     /// Returns the rule's name, or its id if it has no name.
     pub fn display_name(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.id)

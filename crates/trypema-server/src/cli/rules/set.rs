@@ -15,21 +15,16 @@ pub(in crate::cli) struct Assignment {
     value: Value,
 }
 
-impl std::str::FromStr for Assignment {
-    type Err = String;
-
+impl Assignment {
     /// Parses `FIELD=VALUE`. The value is JSON, or text; an empty one removes the field.
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once('=') {
-            Some((field, "")) if !field.is_empty() => {
-                Ok(Self { field: field.to_owned(), value: Value::Null })
-            }
-            Some((field, value)) if !field.is_empty() => {
-                let value = serde_json::from_str(value).unwrap_or_else(|_| json!(value));
-                Ok(Self { field: field.to_owned(), value })
-            }
-            _ => Err("need a field and a value, as in limit=20".to_owned()),
-        }
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let assignment = text.split_once('=').filter(|(field, _)| !field.is_empty());
+        let (field, value) = assignment.ok_or("need a field and a value, as in limit=20")?;
+        let value = match value {
+            "" => Value::Null,
+            value => serde_json::from_str(value).unwrap_or_else(|_| json!(value)),
+        };
+        Ok(Self { field: field.to_owned(), value })
     }
 }
 
@@ -108,7 +103,7 @@ mod tests {
     fn set(assignments: &[&str]) -> Result<Value, String> {
         let rule = json!({"id": "a", "scope": "user", "priority": 3, "strategy": {"fixed_window": {"limit": 1, "window": "1m"}}});
         let assignments: Result<Vec<Assignment>, String> =
-            assignments.iter().map(|text| text.parse()).collect();
+            assignments.iter().map(|text| Assignment::parse(text)).collect();
         changed(&normalised(rule).unwrap(), &assignments?)
     }
 

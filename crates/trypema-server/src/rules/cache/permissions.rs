@@ -36,9 +36,10 @@ impl Cache {
         let key = format!("{}:{{{}}}:permissions", self.prefix, self.name);
         with_timeout(async {
             let mut commands = pipe();
-            for command in CACHE_COMMANDS.iter().filter(|command| **command != "subscribe") {
+            let sent = CACHE_COMMANDS.into_iter().filter(|command| *command != "subscribe");
+            for command in sent.clone() {
                 let words = commands.cmd(&command.to_uppercase());
-                match *command {
+                match command {
                     "hmget" => words.arg(&key).arg("field"),
                     // A field without a value: the command is permitted, and fails.
                     "hset" => words.arg(&key).arg("field").arg("value").arg("field"),
@@ -48,12 +49,9 @@ impl Cache {
                     _ => words,
                 };
             }
-            let sent = CACHE_COMMANDS.iter().filter(|command| **command != "subscribe");
             let replies = self.connect().await?.req_packed_commands(&commands, 0, commands.len()).await?;
-            let mut missing: Vec<MissingPermission> = sent
-                .zip(replies)
-                .filter_map(|(command, reply)| self.denied(command, &error_of(reply)?))
-                .collect();
+            let denied = |(command, reply): (_, Value)| self.denied(command, &reply.extract_error().err()?);
+            let mut missing: Vec<MissingPermission> = sent.zip(replies).filter_map(denied).collect();
             match self.subscribe().await {
                 Ok(_) => {}
                 Err(CacheError::Redis(error)) => missing.extend(self.denied("subscribe", &error)),
@@ -79,8 +77,4 @@ impl Cache {
             _ => format!("~{prefix}:*"),
         }))
     }
-}
-
-fn error_of(reply: Value) -> Option<RedisError> {
-    reply.extract_error().err()
 }

@@ -2,8 +2,6 @@
 
 mod shape;
 
-use std::fmt;
-
 use serde_json::{Value, json};
 use sqlx::{PgConnection, Row};
 use trypema::rules::RuleSet;
@@ -33,7 +31,7 @@ const ADD_REFUSED: &str = "INSERT INTO trypema_refused SELECT * FROM jsonb_to_re
 
 /// Rows that were set aside and have no replacement yet.
 const UNUSABLE: &str = "
-    SELECT id, reason FROM rate_limit_unusable_rules u
+    SELECT coalesce(id, '(without an id)') || ': ' || reason FROM rate_limit_unusable_rules u
     WHERE NOT EXISTS (SELECT FROM rate_limit_rules r WHERE r.id = u.id) ORDER BY number";
 
 /// The result of adopting a table.
@@ -43,19 +41,6 @@ pub(crate) struct Adopted {
     pub(crate) rules: u64,
     /// The id and the column of each value that was NULL and got its default.
     pub(crate) filled: Vec<(String, String)>,
-}
-
-/// A row of an adopted table that is invalid, and therefore not in force.
-#[derive(Debug)]
-pub(crate) struct UnusableRule {
-    id: Option<String>,
-    reason: String,
-}
-
-impl fmt::Display for UnusableRule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.id.as_deref().unwrap_or("(without an id)"), self.reason)
-    }
 }
 
 /// Returns the first migration, changed to adopt the existing table, or `None` if there is no such table.
@@ -116,19 +101,19 @@ fn refusal(body: &str) -> Option<String> {
     }
 }
 
-/// Returns the rows of an adopted table that are not in force.
-pub(super) async fn unusable(connection: &mut PgConnection) -> Result<Vec<UnusableRule>, DatabaseError> {
+/// Returns the rows of an adopted table that are invalid, and therefore not in force, each with the reason.
+pub(super) async fn unusable(connection: &mut PgConnection) -> Result<Vec<String>, DatabaseError> {
     let is_there = "SELECT to_regclass('rate_limit_unusable_rules') IS NOT NULL";
     if !query(is_there).fetch_one(&mut *connection).await?.try_get(0)? {
         return Ok(Vec::new());
     }
     let rows = query(UNUSABLE).fetch_all(connection).await?;
-    rows.iter().map(|row| Ok(UnusableRule { id: row.try_get(0)?, reason: row.try_get(1)? })).collect()
+    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
 }
 
 impl Database {
     /// Returns the rows of an adopted table that are not in force.
-    pub(crate) async fn unusable_rules(&self) -> Result<Vec<UnusableRule>, DatabaseError> {
+    pub(crate) async fn unusable_rules(&self) -> Result<Vec<String>, DatabaseError> {
         let mut session = self.session(Purpose::Reading).await?;
         let rows = with_timeout(unusable(&mut session.connection)).await?;
         session.keep_idle();

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use sqlx::{PgConnection, Row};
+use sqlx::Row;
 use thiserror::Error;
 use tokio::time::timeout;
 use trypema::rules::{InvalidRules, RuleSet, Rules};
@@ -17,7 +17,7 @@ use crate::rules::change::{self, Item, ItemKind, StoredChange};
 /// If it writes, no other change can start until it is finished or dropped.
 #[derive(Debug)]
 pub(crate) struct Snapshot<'d> {
-    session: DatabaseSession<'d>,
+    pub(super) session: DatabaseSession<'d>,
     stored: Arc<StoredRules>,
 }
 
@@ -30,6 +30,8 @@ pub(crate) enum EditScope {
     Rule(String),
     /// A value on a list.
     List,
+    /// A row that cannot be parsed, which is deleted.
+    BadRow(BadRow),
 }
 
 /// The rules to store.
@@ -49,15 +51,6 @@ pub(crate) struct EditResult {
     /// The revision of the changed item, which the next change of it has to name.
     pub(crate) item_revision: Option<u64>,
     pub(crate) changes: Vec<StoredChange>,
-}
-
-/// A validated change, ready to be written.
-struct PreparedEdit {
-    /// The result, if nothing is written.
-    result: EditResult,
-    writes: Writes,
-    /// Whether the change is about one rule.
-    is_one: bool,
 }
 
 /// The reason why a change was not made.
@@ -123,14 +116,6 @@ impl Snapshot<'_> {
         &self.stored
     }
 
-    pub(super) fn session(&self) -> &DatabaseSession<'_> {
-        &self.session
-    }
-
-    pub(super) fn connection(&mut self) -> &mut PgConnection {
-        &mut self.session.connection
-    }
-
     /// Changes the stored rules to the result of `make`, and ends the transaction. If that only reads, or if nothing
     /// differs, nothing is written, and the revision stays.
     pub(crate) async fn finish<E: From<EditError> + Send + 'static>(
@@ -138,14 +123,25 @@ impl Snapshot<'_> {
         make: impl FnOnce(&StoredRules) -> Result<ProposedRules, E> + Send + 'static,
     ) -> Result<EditResult, E> {
         let Self { mut session, stored } = self;
-        let prepared = prepare(&session, &stored, make).await;
+        let before = Arc::clone(&stored);
+        // On a worker: there may be thousands of rules.
+        let preparing = session.work(move || {
+            let ProposedRules { rules, scope, revision: item_revision } = make(&before)?;
+            let changes = before.changes(&rules, &scope)?;
+            // The compiler has to accept the rules, or no server could put them in force.
+            RuleSet::compile(&rules).map_err(EditError::from)?;
+            let writes = Writes::new(&changes, &before.bad_rows);
+            let result = EditResult { revision: before.version.revision, item_revision, changes };
+            Ok((result, writes, matches!(scope, EditScope::Rule(_))))
+        });
+        let prepared = preparing.await.unwrap_or_else(|error| Err(EditError::Database(error.into()).into()));
         session.discard(stored);
         let is_writing = session.purpose == Purpose::Writing;
-        let PreparedEdit { mut result, writes, is_one } = match prepared {
-            Ok(prepared) if is_writing && !prepared.result.changes.is_empty() => prepared,
+        let (mut result, writes, is_one) = match prepared {
+            Ok(prepared) if is_writing && !prepared.0.changes.is_empty() => prepared,
             other => {
                 session.roll_back().await;
-                return Ok(other?.result);
+                return other.map(|(result, ..)| result);
             }
         };
         let connection = &mut session.connection;
@@ -172,29 +168,6 @@ impl Snapshot<'_> {
     }
 }
 
-/// Validates a change and computes its differences, on a worker: there may be thousands of rules.
-fn prepare<'d, E, F>(
-    session: &DatabaseSession<'d>,
-    stored: &Arc<StoredRules>,
-    make: F,
-) -> impl Future<Output = Result<PreparedEdit, E>> + use<'d, E, F>
-where
-    E: From<EditError> + Send + 'static,
-    F: FnOnce(&StoredRules) -> Result<ProposedRules, E> + Send + 'static,
-{
-    let stored = Arc::clone(stored);
-    let preparing = session.work(move || {
-        let ProposedRules { rules, scope, revision: item_revision } = make(&stored)?;
-        let changes = stored.changes(&rules, &scope)?;
-        // The compiler has to accept the rules, or no server could put them in force.
-        RuleSet::compile(&rules).map_err(EditError::from)?;
-        let writes = Writes::new(&changes, &stored.bad_rows);
-        let result = EditResult { revision: stored.version.revision, item_revision, changes };
-        Ok(PreparedEdit { result, writes, is_one: matches!(scope, EditScope::Rule(_)) })
-    });
-    async move { preparing.await.unwrap_or_else(|error| Err(EditError::Database(error.into()).into())) }
-}
-
 impl StoredRules {
     /// Returns the changes from the stored rules to `proposed`. Fails if rows that cannot be parsed would
     /// remain; the change has to delete or replace them.
@@ -203,6 +176,7 @@ impl StoredRules {
             EditScope::Everything => false,
             EditScope::Rule(id) => row.kind != ItemKind::Rule || row.name != *id,
             EditScope::List => true,
+            EditScope::BadRow(deleted) => row != &deleted,
         };
         let staying: Vec<BadRow> = self.bad_rows.iter().filter(stays).cloned().collect();
         if !staying.is_empty() {

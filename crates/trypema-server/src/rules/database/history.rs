@@ -118,7 +118,7 @@ impl Snapshot<'_> {
         if requested > last {
             return Err(NoSuchRevision::Future { requested, last });
         }
-        let connection = self.connection();
+        let connection = &mut self.session.connection;
         let after = i64::try_from(requested).unwrap_or(i64::MAX);
         let (known, rows) = with_timeout(async {
             let known = query("SELECT count(*) FROM rate_limit_revisions WHERE revision > $1").bind(after);
@@ -130,7 +130,7 @@ impl Snapshot<'_> {
             return Err(NoSuchRevision::Forgotten(requested));
         }
         let stored = Arc::clone(self.stored());
-        let understanding = self.session().work(move || before(&stored.rules, &rows));
+        let understanding = self.session.work(move || before(&stored.rules, &rows));
         let stored = understanding.await.unwrap_or_else(|error| Err(error.into()))?;
         stored.ok_or(NoSuchRevision::Forgotten(requested))
     }

@@ -3,8 +3,8 @@
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection, Row, SqlSafeStr};
 
-use super::adopt::{self, Adopted, UnusableRule};
-use super::{Database, DatabaseError, options, query, with_timeout};
+use super::adopt::{self, Adopted};
+use super::{Database, DatabaseError, options, query, row, with_timeout};
 
 /// Every migration, in order. A released migration is never changed, not even its comments, because its
 /// checksum is stored in the database. A change is a new migration.
@@ -33,7 +33,7 @@ pub(crate) struct Migrated {
     /// The table that was adopted, if there was one.
     pub(crate) adopted: Option<Adopted>,
     /// Rows of an adopted table that are not in force, from this run or an earlier one.
-    pub(crate) unusable: Vec<UnusableRule>,
+    pub(crate) unusable: Vec<String>,
 }
 
 impl Database {
@@ -63,10 +63,28 @@ async fn migrate(connection: &mut PgConnection) -> Result<Migrated, DatabaseErro
         if known.contains(&first) { None } else { adopt::migration(connection, first_sql).await? };
     let has_to_adopt = adopting.is_some();
     migrator(adopting).run(&mut *connection).await?;
+    add_extra_keys(connection).await?;
     let adopted = if has_to_adopt { Some(adopt::bring_rows(connection).await?) } else { None };
     let missing = MIGRATIONS.iter().filter(|(version, ..)| !known.contains(version));
     let made = missing.map(|(_, name, _)| *name).collect();
     Ok(Migrated { made, adopted, unusable: adopt::unusable(connection).await? })
+}
+
+/// Lets the tables accept the keys of `extra` that this version knows. A later version may have added others.
+async fn add_extra_keys(connection: &mut PgConnection) -> Result<(), DatabaseError> {
+    let known = query("SELECT trypema_extra_keys()").fetch_one(&mut *connection).await?;
+    let known: Vec<String> = known.try_get(0)?;
+    let mut keys = row::extra_keys();
+    if keys.iter().all(|key| known.contains(key)) {
+        return Ok(());
+    }
+    keys.extend(known);
+    let keys = Vec::from_iter(keys).join(",");
+    let text = format!(
+        "CREATE OR REPLACE FUNCTION trypema_extra_keys() RETURNS text[] LANGUAGE sql IMMUTABLE RETURN '{{{keys}}}'::text[]"
+    );
+    query(AssertSqlSafe(text)).execute(connection).await?;
+    Ok(())
 }
 
 async fn known_versions(connection: &mut PgConnection) -> Result<Vec<i64>, DatabaseError> {

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use trypema::rules::{Document, Override, Period, Rule, RuleProblem};
+use trypema::rules::{Document, Numbers, Override, Period, Rule, RuleProblem};
 
 use crate::rules::change::{Item, ItemKind};
 
@@ -97,6 +97,26 @@ pub(super) fn table_of(kind: ItemKind) -> Option<&'static ItemTable> {
         ItemKind::Override => Some(&OVERRIDES),
         ItemKind::Unit | ItemKind::List => None,
     }
+}
+
+/// Returns the keys that `extra` may have: the fields of rules and the numbers of strategies that have no column.
+pub(super) fn extra_keys() -> BTreeSet<String> {
+    let of_rule =
+        RULES.fields.iter().filter(|field| !RULES.columns.contains(&&***field) && *field != "strategy");
+    let of_strategy = strategy_fields().into_iter().filter(|field| !NUMBERS.contains(&&**field));
+    of_rule.cloned().chain(of_strategy).collect()
+}
+
+/// Returns the names of the numbers of all strategies, which the schema refers to as `#/$defs/NAME`.
+fn strategy_fields() -> BTreeSet<String> {
+    let schema = schemars::schema_for!(Numbers);
+    let schema = schema.as_value();
+    let strategies = schema["oneOf"].as_array().into_iter().flatten();
+    let numbers =
+        strategies.flat_map(|strategy| strategy["properties"].as_object().into_iter().flat_map(Map::values));
+    let pointers = numbers.filter_map(|numbers| numbers["$ref"].as_str()?.strip_prefix('#'));
+    let properties = pointers.filter_map(|pointer| schema.pointer(pointer)?["properties"].as_object());
+    properties.flat_map(Map::keys).cloned().collect()
 }
 
 impl ItemTable {

@@ -120,6 +120,17 @@ impl StoredRules {
         Some(Err(InvalidStoredRules::BadRows(vec![bad.clone()])))
     }
 
+    /// Returns the row of an override of this rule that cannot be parsed, although its key can, if `is_meant` holds
+    /// for that.
+    pub(crate) fn bad_override(
+        &self,
+        rule: &str,
+        is_meant: impl Fn(&BTreeMap<String, String>) -> bool,
+    ) -> Option<&BadRow> {
+        let mut bad = self.bad_rows.iter().filter(|row| row.kind == ItemKind::Override && row.name == rule);
+        bad.find(|row| serde_json::from_value(raw(&row.body)["key"].clone()).is_ok_and(|key| is_meant(&key)))
+    }
+
     /// Parses the rows of the tables.
     pub(super) fn of(tables: &StoredTables<'_>) -> Self {
         let (at, set_id, change_id) = tables.version.clone();

@@ -1,12 +1,10 @@
 //! Converts the limits of traces to rules.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use trypema::rules::{
-    AbuseNumbers, Action, BucketLimit, BucketNumbers, CalendarPeriod, CounterNumbers, FixedWindowNumbers,
-    IfMissing, Numbers, Period, Rule, RuleSet, Rules, Scope, Starts, SuppressedNumbers, TierNumbers,
-    WhileBlocked, WindowNumbers,
+    AbuseNumbers, BucketLimit, BucketNumbers, CalendarPeriod, CounterNumbers, FixedWindowNumbers, Numbers,
+    Period, Rule, RuleSet, Rules, Scope, Starts, SuppressedNumbers, TierNumbers, WhileBlocked, WindowNumbers,
 };
 use trypema::{CalendarStart, FixedWindowLimit};
 use trypema_testkit::trace::{Limit, Line, What};
@@ -21,26 +19,8 @@ pub fn rules_of(line: &Line) -> Option<RuleSet> {
     if line.text.contains("sticky") {
         return None;
     }
-    let rule = Rule {
-        id: RULE.to_owned(),
-        name: None,
-        scope: Scope::User,
-        key_pattern: Some("{key}".to_owned()),
-        strategy: numbers(limit, &line.text)?,
-        plan_tiers: Vec::new(),
-        endpoints: Vec::new(),
-        action: Action::Reject,
-        max_delay: None,
-        if_missing: IfMissing::Skip,
-        on_store_failure: None,
-        priority: 100,
-        enabled: true,
-        candidate_for: None,
-        share: None,
-        unit: None,
-        postpaid: false,
-        when: BTreeMap::new(),
-    };
+    let strategy = numbers(limit, &line.text)?;
+    let rule = Rule { key_pattern: Some("{key}".to_owned()), ..Rule::new(RULE, Scope::User, strategy) };
     RuleSet::compile(&Rules { rules: vec![rule], ..Rules::default() }).ok()
 }
 

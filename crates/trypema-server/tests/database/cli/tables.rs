@@ -22,6 +22,33 @@ fn tables_are_made_once() {
     assert_eq!(service.get("/readyz").status, 200);
 }
 
+/// This version would misread the tables of an earlier one.
+#[test]
+fn tables_that_lack_a_migration_are_not_used() {
+    let database = postgres::Server::start().unwrap();
+    let url = database.url();
+    assert_eq!(ran(&["rules", "migrate", "--database-url", &url]).code, Some(0));
+    let older = "DO $$ BEGIN EXECUTE replace(pg_get_functiondef('trypema_rules'::regproc), '''schema'', 1', '''schema'', 0'); END $$";
+    database.sql(older).unwrap();
+    let early = ran(&["serve", "--listen", "127.0.0.1:0", "--database-url", &url]);
+    assert_eq!(early.code, Some(2), "{early:?}");
+    assert!(early.err.contains("`trypema rules migrate`"), "{early:?}");
+}
+
+/// A later version may have fields of rules that this one does not know, and an earlier one lacks some.
+#[test]
+fn fields_are_added_and_never_removed() {
+    let database = postgres::Server::start().unwrap();
+    let url = database.url();
+    let known = "SELECT trypema_extra_keys() @> '{when,per,shape}', cardinality(trypema_extra_keys()) > 3";
+    assert_eq!(ran(&["rules", "migrate", "--database-url", &url]).code, Some(0));
+    assert_eq!(database.sql(known).unwrap().trim(), "f|t");
+    let other = "CREATE OR REPLACE FUNCTION trypema_extra_keys() RETURNS text[] LANGUAGE sql IMMUTABLE RETURN '{when,shape}'::text[]";
+    database.sql(other).unwrap();
+    assert_eq!(ran(&["rules", "migrate", "--database-url", &url]).code, Some(0));
+    assert_eq!(database.sql(known).unwrap().trim(), "t|t");
+}
+
 #[test]
 fn what_keeps_tables_from_being_made_is_told() {
     let database = postgres::Server::start().unwrap();

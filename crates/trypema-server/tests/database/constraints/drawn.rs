@@ -124,15 +124,14 @@ pub fn valid(random: &mut Random) -> Rule {
     ]);
     let scope = random.pick(&[Scope::Tenant, Scope::User, Scope::Ip, Scope::Endpoint]);
     let strategy = numbers(random);
+    let can_be_postpaid = !matches!(strategy, Numbers::Abuse(_) | Numbers::Concurrency(_));
+    let id = format!("rule-{}", random.below(1_000));
     Rule {
-        id: format!("rule-{}", random.below(1_000)),
         name: random.once_in(2).then(|| "O'Neil's \"limit\" \\ $1 ☂".to_owned()),
-        scope,
         key_pattern: pattern.map(str::to_owned),
         unit: random.pick(&[None, Some(UNITS[0]), Some(UNITS[1])]).map(str::to_owned),
-        postpaid: random.once_in(3) && !matches!(strategy, Numbers::Abuse(_) | Numbers::Concurrency(_)),
+        postpaid: random.once_in(3) && can_be_postpaid,
         when: conditions(random),
-        strategy,
         plan_tiers: (0..random.below(3)).map(|plan| format!("plan {plan}, {{x}}")).collect(),
         endpoints: (0..random.below(3)).map(|_| random.pick(&ENDPOINTS).to_owned()).collect(),
         action,
@@ -149,6 +148,7 @@ pub fn valid(random: &mut Random) -> Rule {
         enabled: !random.once_in(5),
         share: candidate_for.as_ref().and_then(|_| random.pick(&[None, Some(0.25), Some(1.0), Some(1e-9)])),
         candidate_for,
+        ..Rule::new(id, scope, strategy)
     }
 }
 

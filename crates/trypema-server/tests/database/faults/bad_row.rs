@@ -56,6 +56,13 @@ const OUT_OF_BOUNDS: Bad = Bad {
     reason: "unknown time zone \"Europe/Nowhere\"",
     good: "window_seconds = 60, extra = '{}'",
 };
+/// Nobody knows whether such a rule is meant to be in force.
+const WITHOUT_A_VALUE: Bad = Bad {
+    constraints: "ALTER COLUMN enabled DROP NOT NULL",
+    value: "enabled = NULL",
+    reason: "enabled: is NULL",
+    good: "enabled = true",
+};
 
 #[test]
 fn a_row_that_cannot_be_read_keeps_the_last_good_rules() {
@@ -153,7 +160,7 @@ fn a_bad_row_can_be_repaired_through_the_service() {
     let scene = Scene::start();
     let service = scene.service(&["--rules-poll", "1s", "--admin-token", "secret-of-the-test"]);
     assert_eq!(asked(&service, "POST", "/v1/rules", &rule().to_string()).status, 201);
-    for bad in [UNREADABLE, INVALID, UNKNOWN, OF_ANOTHER_TYPE, OUT_OF_BOUNDS] {
+    for bad in [UNREADABLE, INVALID, UNKNOWN, OF_ANOTHER_TYPE, OUT_OF_BOUNDS, WITHOUT_A_VALUE] {
         spoil(&scene, &bad);
         wait_until_ready(&service, "rules_refused", &json!(true));
         let other = asked(&service, "PUT", "/v1/lists/block/user/mallory", "");
@@ -168,7 +175,7 @@ fn a_bad_row_can_be_repaired_through_the_service() {
 }
 
 #[test]
-fn an_override_that_cannot_be_read_is_named_by_its_key_and_numbers_are_repaired() {
+fn an_override_that_cannot_be_read_is_named_and_deleted_by_its_key_and_numbers_are_repaired() {
     let scene = Scene::start();
     let service = scene.service(&["--rules-poll", "1s", "--admin-token", "secret-of-the-test"]);
     assert_eq!(asked(&service, "POST", "/v1/rules", &rule().to_string()).status, 201);
@@ -185,6 +192,14 @@ fn an_override_that_cannot_be_read_is_named_by_its_key_and_numbers_are_repaired(
     let expected = r#"override of rule "per-user" for {"user":"ann"}: extra.hold: a verdict has no numbers"#;
     assert!(reason.contains(expected), "{reason}");
     by_hand("UPDATE rate_limit_overrides SET extra = '{}'", false);
+    by_hand(r#"UPDATE rate_limit_overrides SET extra = '{"hold": "5m"}'"#, true);
+    let other = asked(&service, "DELETE", "/v1/overrides/per-user%7Cuser=bob", "");
+    assert_eq!(other.status, 404, "{other:?}");
+    let deleted = asked(&service, "DELETE", "/v1/overrides/per-user%7Cuser=ann", "");
+    assert_eq!(deleted.status, 200, "{deleted:?}");
+    assert_eq!(deleted.json()["changes"][0]["kind"], "override", "{deleted:?}");
+    wait_until_ready(&service, "rules_refused", &json!(false));
+    assert_eq!(scene.database.sql("SELECT count(*) FROM rate_limit_overrides").unwrap().trim(), "0");
     // In jsonb, 28.0 equals 28.
     let starts = |day: &str| {
         format!(

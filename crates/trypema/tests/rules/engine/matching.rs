@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use trypema::rules::{
-    Action, AttributeSet, Condition, CounterNumbers, IfMissing, Numbers, Period, Request, Rule, RuleSet,
-    Rules, Scope, SkippedRule,
+    AttributeSet, Condition, CounterNumbers, IfMissing, Numbers, Period, Request, Rule, RuleSet, Rules,
+    Scope, SkippedRule,
 };
 
 const SEGMENTS: [&str; 4] = ["a", "b", "*", "c"];
@@ -20,25 +20,17 @@ fn rule(index: usize, parts: Parts) -> Rule {
     let endpoints = parts.endpoints.iter().map(Endpoint::text).collect();
     let pattern: String = parts.attributes.iter().map(|name| format!("{{{name}}}")).collect();
     let window = Period(std::time::Duration::from_secs(60));
+    let scope = if parts.attributes.is_empty() { Scope::Global } else { Scope::User };
+    let strategy = Numbers::FixedWindow(CounterNumbers { limit: 1_000, window }.into());
     Rule {
-        id: format!("r{index}"),
-        name: None,
-        scope: if parts.attributes.is_empty() { Scope::Global } else { Scope::User },
         key_pattern: Some(pattern),
-        strategy: Numbers::FixedWindow(CounterNumbers { limit: 1_000, window }.into()),
         plan_tiers: parts.plans.iter().map(|plan| (*plan).to_owned()).collect(),
         endpoints,
-        action: Action::Reject,
-        max_delay: None,
         if_missing: parts.if_missing,
-        on_store_failure: None,
         priority: parts.priority,
         enabled: parts.is_enabled,
-        candidate_for: None,
-        share: None,
-        unit: None,
-        postpaid: false,
         when: parts.when,
+        ..Rule::new(format!("r{index}"), scope, strategy)
     }
 }
 

@@ -63,7 +63,7 @@ impl Api {
         let response = self.respond_from_stored(exchange.work, move |stored| {
             let target = OverrideTarget::of(stored, &key)?;
             let item = target.find(stored).ok_or_else(no_override)?;
-            let revision = stored.revisions.get(&ItemName::of_override(item)).copied();
+            let revision = stored.revisions.get(&ItemName::of(item)).copied();
             Ok(ItemResponse { revision, item }.into_response())
         });
         response.await
@@ -91,6 +91,11 @@ impl Api {
         let precondition = Precondition::read(exchange.headers())?;
         let changed = self.edit(exchange.caller.name(), exchange.work, move |stored| {
             let target = OverrideTarget::of(stored, &key)?;
+            if let Some(bad) = stored.bad_override(&target.key.rule, |key| target.is_key(key)) {
+                // Such a row has no revision that a client could know.
+                let (rules, scope) = (stored.rules.clone(), EditScope::BadRow(bad.clone()));
+                return Ok(ProposedRules { rules, scope, revision: None });
+            }
             target.find(stored).ok_or_else(no_override)?;
             target.without(stored, precondition)
         });
@@ -130,7 +135,7 @@ impl OverrideTarget {
     ) -> Result<ProposedRules, ApiError> {
         let revision = self
             .find(stored)
-            .and_then(|stored_override| stored.revisions.get(&ItemName::of_override(stored_override)))
+            .and_then(|stored_override| stored.revisions.get(&ItemName::of(stored_override)))
             .copied();
         if let Some(precondition) = precondition {
             precondition.check("the override", revision.unwrap_or(0))?;
@@ -142,8 +147,11 @@ impl OverrideTarget {
 
     /// Whether an override is for this key, in whichever form its address or path is written.
     fn is_of(&self, stored_override: &Override) -> bool {
-        stored_override.rule == self.key.rule
-            && self.rule.key_of(&stored_override.rule, &stored_override.key).as_deref() == Some(&*self.name)
+        stored_override.rule == self.key.rule && self.is_key(&stored_override.key)
+    }
+
+    fn is_key(&self, key: &BTreeMap<String, String>) -> bool {
+        self.rule.key_of(&self.key.rule, key).as_deref() == Some(&*self.name)
     }
 }
 
