@@ -28,7 +28,7 @@ struct Row {
     component: &'static str,
     /// Listens, unless the listener is off. May add tokens, which are valid at every listener.
     open: fn(setting: &'static str, &Config, &mut Tokens) -> Result<Option<Socket>, StartError>,
-    protocol: fn(&Arc<Api>, Access) -> Arc<dyn Protocol>,
+    protocol: fn(Arc<Api>, Access) -> Arc<dyn Protocol>,
 }
 
 /// All listeners, in the order in which they are opened. The first one is never off.
@@ -37,13 +37,13 @@ const LISTENERS: [Row; 2] = [
         setting: "listen",
         component: "requests",
         open: |setting, config, _| Socket::bind(setting, config.values.listen).map(Some),
-        protocol: |api, access| Arc::new(Http::new(api, RouteListener::Check, access)),
+        protocol: |api, access| Arc::new(Http { api, listener: RouteListener::Check, access }),
     },
     Row {
         setting: "admin_listen",
         component: "administration",
         open: administration::open,
-        protocol: |api, access| Arc::new(Http::new(api, RouteListener::Administration, access)),
+        protocol: |api, access| Arc::new(Http { api, listener: RouteListener::Administration, access }),
     },
 ];
 
@@ -90,7 +90,8 @@ impl OpenListeners {
         for row in LISTENERS {
             let Some(socket) = (row.open)(row.setting, config, &mut tokens)? else { continue };
             let guard = LoginGuard::new(row.component, clock.clone(), Arc::clone(logins))?;
-            let protocol = move |api: &Arc<Api>, tokens| (row.protocol)(api, Access { tokens, guard });
+            let protocol =
+                move |api: &Arc<Api>, tokens| (row.protocol)(Arc::clone(api), Access { tokens, guard });
             all.push(Opened { socket, protocol: Box::new(protocol) });
         }
         Ok(Self { all, tokens })

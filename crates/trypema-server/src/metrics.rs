@@ -17,7 +17,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use trypema::rules::RuleSet;
 
-pub(crate) use self::http::{HttpMetrics, RouteLabel};
+pub(crate) use self::http::HttpMetrics;
+#[cfg(test)]
+pub(crate) use self::http::ROUTE_LABELS;
 pub(crate) use connections::ConnectionMetrics;
 pub(crate) use exposition::{CONTENT_TYPE, Exposition, MetricType};
 pub(crate) use family::{Families, Metric, metrics};

@@ -21,6 +21,7 @@ pub use connection::{Instruction, MAX_DECISIONS};
 pub use listener::{Protocol, Serving};
 pub use memory::{Reservation, UNACCOUNTED_BYTES};
 pub use registry::Registry;
+pub(crate) use stream::Heads;
 pub use stream::Stream;
 pub use streams::{Delivery, OpenStream};
 pub use work::{NotBegun, Work};

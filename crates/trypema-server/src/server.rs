@@ -117,7 +117,7 @@ impl Server {
             None => (None, None),
         };
         let Self { app, config, listeners, registry, certificates, .. } = self;
-        let api = Arc::new(Api::new(Service::new(Arc::clone(&app), spans), &config));
+        let api = Arc::new(Api::new(Service { app: Arc::clone(&app), spans }, &config));
         let listeners = listeners.with_protocols(&api, &registry, certificates.as_ref());
         let (reason, outcome) = tokio::select! {
             () = listeners.accept() => ("the listeners ended", Ok(())),

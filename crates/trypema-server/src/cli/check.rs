@@ -13,7 +13,6 @@ use trypema::rules::{Engine, RuleSet};
 use super::service::{AdminService, Call, CheckService};
 use super::{failed, print};
 use crate::attributes::request_of;
-use crate::refusal::Refusal;
 use crate::service::json::RequestDescription;
 use crate::service::report::ExplainResponse;
 
@@ -271,10 +270,7 @@ fn explain_with_file(file: &Path, request: &Value) -> Result<Value, String> {
     let limiter = RateLimiter::builder().build().map_err(|error| failed(&error))?;
     let engine = Engine::local(Arc::new(limiter), rules);
     let body = request.to_string();
-    let request = RequestDescription::read(body.as_bytes()).map_err(|refusal| match refusal {
-        Refusal::Invalid(reason) => reason.into_owned(),
-        other => other.code().to_owned(),
-    })?;
+    let request = RequestDescription::read(body.as_bytes()).map_err(|refusal| failed(&refusal))?;
     let pairs = request.pairs();
     let sets = pairs.sets();
     let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(|error| failed(&error))?;

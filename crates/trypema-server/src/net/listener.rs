@@ -115,7 +115,7 @@ impl Acceptor {
         let task = async move {
             if let Some(inner) = establish(stream, &slot, certificates.as_deref()).await {
                 // Its future is boxed only now, so that a task which waits for the first byte stays small.
-                protocol.serve(Stream { inner, slot }).await;
+                protocol.serve(Stream::new(inner, slot)).await;
             }
         };
         crowd::spawn(crowd, move || peer_slot.is_crowded(), task);

@@ -1,7 +1,6 @@
 //! HTTP/1.1 on one connection, with hyper.
 
 mod head_tracker;
-mod tracked_stream;
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -13,32 +12,28 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 
-use self::tracked_stream::TrackedStream;
-use super::problem::ApiError;
+use self::head_tracker::HeadTracker;
 use super::{Api, HttpResponse, RouteListener};
-use crate::net::{Instruction, Protocol, Serving, Stream, Work};
-use crate::refusal::Refusal;
+use crate::net::{Instruction, NotBegun, Protocol, Serving, Stream, Work};
 use crate::service::Access;
 
 /// HTTP/1.1 with the routes of one listener.
 #[derive(Debug)]
 pub(crate) struct Http {
-    pub(super) api: Arc<Api>,
-    pub(super) listener: RouteListener,
-    pub(super) access: Access,
-}
-
-impl Http {
-    pub(crate) fn new(api: &Arc<Api>, listener: RouteListener, access: Access) -> Self {
-        Self { api: Arc::clone(api), listener, access }
-    }
+    pub(crate) api: Arc<Api>,
+    pub(crate) listener: RouteListener,
+    pub(crate) access: Access,
 }
 
 /// Answers the requests of a connection.
 pub(crate) trait Responder: Send + Sync + 'static {
     fn api(&self) -> &Api;
 
-    fn respond(&self, request: Request<Incoming>, work: Work) -> impl Future<Output = HttpResponse> + Send;
+    fn respond(
+        &self,
+        request: Request<Incoming>,
+        work: Result<Work, NotBegun>,
+    ) -> impl Future<Output = HttpResponse> + Send;
 }
 
 impl Protocol for Http {
@@ -54,12 +49,7 @@ pub(crate) async fn serve<R: Responder>(responder: Arc<R>, stream: Stream) {
         let (responder, slot) = (Arc::clone(&responder), Arc::clone(&slot));
         service_fn(move |request| {
             let (responder, slot) = (Arc::clone(&responder), Arc::clone(&slot));
-            async move {
-                Ok::<_, Infallible>(match slot.begin_request() {
-                    Ok(work) => responder.respond(request, work).await,
-                    Err(not_begun) => ApiError::from(Refusal::from(not_begun)).into_response(),
-                })
-            }
+            async move { Ok::<_, Infallible>(responder.respond(request, slot.begin_request()).await) }
         })
     };
     let (api, is_last) = (responder.api(), slot.instruction() == Instruction::Finish);
@@ -74,7 +64,7 @@ pub(crate) async fn serve<R: Responder>(responder: Arc<R>, stream: Stream) {
             // If `graceful_shutdown` came before the first read, hyper would not read at all. Disabling
             // keep-alive has it serve one request.
             .keep_alive(!is_last)
-            .serve_connection(TokioIo::new(TrackedStream::new(stream)), service)
+            .serve_connection(TokioIo::new(stream.following(HeadTracker::new())), service)
     );
     if let Some(Err(error)) = slot
         .drive(connection, |connection| {

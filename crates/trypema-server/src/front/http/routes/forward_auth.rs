@@ -1,25 +1,24 @@
 //! `/v1/forward-auth/PROFILE`: decides whether a proxied request may proceed. For nginx `auth_request`,
 //! Caddy `forward_auth` and Traefik `forwardAuth`.
 
-use std::borrow::Cow;
 use std::net::IpAddr;
 
 use http::{HeaderName, HeaderValue, Request, StatusCode};
 use hyper::body::Incoming;
+use serde_json::json;
 use trypema::TrypemaError;
 use trypema::http::{Policy, TrustedProxies};
 
 use super::check::denial_response;
 use crate::attributes::{Fields, OwnedRequest, OwnedSet};
 use crate::forward_auth::{DEFAULT, Profile, is_profile_name};
-use crate::front::http::accounting::{Accounting, with_accounting};
-use crate::front::http::openapi::{Schemas, problem_response};
-use crate::front::http::problem::{ApiError, FRAGMENT};
+use crate::front::http::accounting::must_send;
+use crate::front::http::openapi::Description;
+use crate::front::http::problem::ApiError;
 use crate::front::http::{Api, Exchange, HttpResponse, RouteResult};
 use crate::mode::Mode;
 use crate::refusal::Refusal;
-use crate::service::{Caller, Check};
-use serde_json::{Value, json};
+use crate::service::Caller;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
@@ -28,7 +27,7 @@ const REFUSED: HeaderName = HeaderName::from_static("trypema-refused");
 
 impl Api {
     pub(super) async fn forward_auth(&self, exchange: Exchange<'_>) -> RouteResult {
-        let peer = exchange.work.peer_address().ip();
+        let peer = exchange.call.work.peer_address().ip();
         if !self.trusted_proxies.trusts(peer) {
             let detail = format!("{} is not one of the trusted proxies", peer.to_canonical());
             return Err(ApiError::new(StatusCode::FORBIDDEN, detail));
@@ -37,12 +36,12 @@ impl Api {
         let fields = Forwarded { request: &exchange.request, peer, proxies: &self.trusted_proxies };
         let attributes = profile.attributes.read(&fields).map_err(|refusal| profile.error(refusal))?;
         let set = OwnedSet { attributes, requests: Some(profile.cost.get()), ..OwnedSet::default() };
-        let check = Check { mode: Mode::Check, request: &OwnedRequest::from(set) };
-        let verdict = self.service.call(&Caller::proxy(), exchange.work, check).await;
+        let call = self.service.call(Caller::proxy(), exchange.call.work);
+        let verdict = call.check(Mode::Check, &OwnedRequest::from(set)).await;
         let verdict = verdict.map_err(|refusal| profile.error(refusal))?;
         if !verdict.is_allowed() {
             let response = denial_response(&verdict, profile.deny_status, profile.headers);
-            return Ok(with_accounting(response, Accounting::MustSend));
+            return Ok(must_send(response));
         }
         let mut response = HttpResponse::default();
         profile.headers.write(Policy::of_verdict(&verdict), response.headers_mut());
@@ -115,29 +114,25 @@ impl Fields for Forwarded<'_> {
 impl Profile {
     /// Returns the response for a refusal, which says in a header if the path is why.
     fn error(&self, refusal: Refusal) -> ApiError {
-        let (reason, detail): (_, Cow<'static, str>) = match refusal {
-            Refusal::Fragment => ("fragment", FRAGMENT.into()),
-            Refusal::Failed(error @ TrypemaError::DotSegments) => ("dot-segments", error.to_string().into()),
-            Refusal::Failed(error @ TrypemaError::AmbiguousPath { .. }) => {
-                ("ambiguous-path", error.to_string().into())
-            }
-            other => return other.into(),
+        let reason = match &refusal {
+            Refusal::Fragment => "fragment",
+            Refusal::Failed(TrypemaError::DotSegments) => "dot-segments",
+            Refusal::Failed(TrypemaError::AmbiguousPath { .. }) => "ambiguous-path",
+            _ => return refusal.into(),
         };
-        let header = Some((REFUSED, HeaderValue::from_static(reason)));
-        ApiError::Request { status: self.refusal_status(), detail, header }
+        ApiError::new(self.refusal_status(), refusal.to_string())
+            .with_header(REFUSED, HeaderValue::from_static(reason))
     }
 }
 
-pub(super) fn describe(_: &mut Schemas) -> Value {
+pub(super) fn describe(about: Description<'_>) -> Description<'_> {
     let header = |name: &str, is_required: bool, example: &str| json!({"name": name, "in": "header", "required": is_required, "schema": {"type": "string"}, "example": example});
-    json!({
-        "description": "X-Forwarded-Uri, -Method, -Host and -For describe the request, unless the profile names other headers. Without a profile in the path it is `default`. Anything else in the path, and any query, is a 400: it may be the client's. A path with dot segments or with too many readings is a 400, or the deny_status of profiles for which it is 401 or 403; the header Trypema-Refused says why.",
-        "parameters": [
-            header("X-Forwarded-Uri", true, "/search?q=x"),
-            header("X-Forwarded-For", true, "203.0.113.9"),
-            header("X-Forwarded-Method", false, "GET"),
-            header("X-Forwarded-Host", false, "example.com"),
-        ],
-        "responses": {"200": {"description": "The request may proceed."}, "4XX": problem_response(), "5XX": problem_response()},
-    })
+    about
+        .says("X-Forwarded-Uri, -Method, -Host and -For describe the request, unless the profile names other headers. Without a profile in the path it is `default`. Anything else in the path, and any query, is a 400: it may be the client's. A path with dot segments or with too many readings is a 400, or the deny_status of profiles for which it is 401 or 403; the header Trypema-Refused says why.")
+        .parameter(header("X-Forwarded-Uri", true, "/search?q=x"))
+        .parameter(header("X-Forwarded-For", true, "203.0.113.9"))
+        .parameter(header("X-Forwarded-Method", false, "GET"))
+        .parameter(header("X-Forwarded-Host", false, "example.com"))
+        .responds("200", "The request may proceed.")
+        .fails(&["4XX", "5XX"])
 }

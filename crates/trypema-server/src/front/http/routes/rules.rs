@@ -1,7 +1,6 @@
 //! Routes that show the rules in force and change the stored ones.
 
 pub(super) mod candidates;
-mod item;
 pub(super) mod lists;
 pub(super) mod one;
 pub(super) mod overrides;
@@ -14,25 +13,24 @@ use http::header::{ETAG, HeaderValue};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use trypema::rules::{Rule, Rules};
+use trypema::rules::Rule;
 
 pub(in crate::front::http) use permits::RulesetPermits;
 
 use crate::background_worker::Worker;
-use crate::front::http::accounting::{Accounting, with_accounting};
-use crate::front::http::body::Body;
-use crate::front::http::openapi::{Schemas, responses};
+use crate::front::http::accounting::must_send;
+use crate::front::http::openapi::Description;
 use crate::front::http::problem::ApiError;
 use crate::front::http::response::json_response;
 use crate::front::http::{Api, Exchange, HttpResponse, RouteResult};
-use crate::net::Work;
+use crate::refusal::Permission;
 use crate::rules::change::StoredChange;
 use crate::rules::database::{
     DatabaseError, EditError, EditResult, InvalidStoredRules, ProposedRules, StoredRules,
 };
 use crate::rules::store::RuleStore;
+use crate::service::Call;
 use crate::service::json::read_document;
-use serde_json::{Value, json};
 
 /// The most changes of an edit that the log names.
 const MAX_NAMED: usize = 10;
@@ -59,6 +57,22 @@ pub(in crate::front::http) struct EditResponse {
     changes: Vec<StoredChange>,
 }
 
+/// One stored item.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct ItemResponse<'a, T> {
+    /// The revision of its last change; `null` if it is in a file.
+    revision: Option<u64>,
+    /// The item itself.
+    #[serde(flatten)]
+    item: &'a T,
+}
+
+impl<T: Serialize> ItemResponse<'_, T> {
+    fn into_response(self) -> HttpResponse {
+        with_etag(json_response(StatusCode::OK, &self), self.revision)
+    }
+}
+
 impl Api {
     pub(super) async fn rules_in_force(&self, _: Exchange<'_>) -> RouteResult {
         let rules = self.app().rules();
@@ -74,39 +88,42 @@ impl Api {
     fn rule_store(&self) -> Result<&RuleStore, ApiError> {
         let missing =
             "the rules are in a file and read-only here; set database_url to change them through the API";
-        self.app()
-            .rule_store()
-            .map(|rule_store| &**rule_store)
-            .ok_or_else(|| ApiError::new(StatusCode::NOT_FOUND, missing))
+        let rule_store = self.app().rule_store().map(|rule_store| &**rule_store);
+        rule_store.ok_or_else(|| ApiError::not_found(missing))
     }
 
     /// Answers with the result of `make` on the stored rules. `make` runs on the readers' worker, because
     /// there may be thousands of rules.
     async fn respond_from_stored(
         &self,
-        work: &Work,
+        call: &Call<'_>,
         make: impl FnOnce(&StoredRules) -> RouteResult + Send + 'static,
     ) -> RouteResult {
         let rule_store = self.rule_store()?;
-        work.begin_decision()?;
+        call.begin(Permission::Read)?;
         let stored = rule_store.database().read().await?;
         self.app().workers().run(Worker::Reads, move || make(&stored)).await?
     }
 
-    /// Changes the stored rules to the result of `make`, and announces the change to all servers.
+    /// Changes an item of the stored rules, to the result of `make`, and announces the change to all servers. The
+    /// `ETag` of the answer is the revision that the next change has to name.
     async fn edit(
         &self,
-        who: &str,
-        work: &Work,
+        call: &Call<'_>,
+        status: StatusCode,
         make: impl FnOnce(&StoredRules) -> Result<ProposedRules, ApiError> + Send + 'static,
-    ) -> Result<EditResult, ApiError> {
-        let rule_store = self.rule_store()?;
-        work.begin_decision()?;
+    ) -> RouteResult {
+        let (rule_store, who) = (self.rule_store()?, call.caller.name());
+        call.begin(Permission::Change)?;
         let transaction = rule_store.database().edit(who).await?;
-        self.finish(who, transaction.finish(make).await?).await
+        let edit = self.announce(who, transaction.finish(make).await?).await?;
+        let revision = edit.item_revision;
+        let response = self.edit_response(Worker::Changes, status, edit).await?;
+        Ok(must_send(with_etag(response, revision)))
     }
 
-    async fn finish(&self, who: &str, edit: EditResult) -> Result<EditResult, ApiError> {
+    /// Logs a change, and tells all servers.
+    async fn announce(&self, who: &str, edit: EditResult) -> Result<EditResult, ApiError> {
         let (revision, count) = (edit.revision, edit.changes.len());
         if count > 0 {
             let named: Vec<&str> = edit.changes.iter().take(MAX_NAMED).map(|change| &*change.name).collect();
@@ -125,50 +142,35 @@ impl Api {
         Ok(edit)
     }
 
-    /// Answers a change of one item. The `ETag` is the revision that the next change has to name.
-    async fn edit_response(&self, status: StatusCode, edit: EditResult) -> RouteResult {
-        let revision = edit.item_revision;
-        let response = self.json_on(Worker::Changes, status, EditResponse::from(edit)).await?;
-        let response = with_accounting(response, Accounting::MustSend);
-        Ok(match revision {
-            Some(revision) => with_etag(response, revision),
-            None => response,
-        })
-    }
-
-    /// Parses a rule set on `worker`, because it may be long.
-    async fn read_rules(&self, worker: Worker, body: Body) -> Result<Rules, ApiError> {
-        let read = move || read_document(&body, |document| document.rule_set().err());
-        Ok(self.app().workers().run(worker, read).await??)
+    /// Writes the answer to a change on `worker`, because it may be long.
+    async fn edit_response(&self, worker: Worker, status: StatusCode, edit: EditResult) -> RouteResult {
+        let response = EditResponse { revision: edit.revision, changes: edit.changes };
+        Ok(self.app().workers().run(worker, move || json_response(status, &response)).await?)
     }
 
     /// Parses a change on the worker for changes: an invalid body may be long.
-    async fn read_change<T: DeserializeOwned + Send + 'static>(&self, body: Body) -> Result<T, ApiError> {
-        Ok(self.app().workers().run(Worker::Changes, move || read_document(&body, |_| None)).await??)
-    }
-
-    /// Writes a JSON response on `worker`, because it may be long.
-    async fn json_on(
+    async fn read_change<'s, T: DeserializeOwned + Send + 'static>(
         &self,
-        worker: Worker,
-        status: StatusCode,
-        value: impl Serialize + Send + 'static,
-    ) -> RouteResult {
-        Ok(self.app().workers().run(worker, move || json_response(status, &value)).await?)
+        exchange: Exchange<'s>,
+    ) -> Result<(T, Call<'s>), ApiError> {
+        let (body, call) = exchange.body(self.max_body).await?;
+        let read = move || read_document(&body, |_| None);
+        Ok((self.app().workers().run(Worker::Changes, read).await??, call))
     }
 }
 
-impl From<EditResult> for EditResponse {
-    fn from(edit: EditResult) -> Self {
-        Self { revision: edit.revision, changes: edit.changes }
+impl Description<'_> {
+    /// Describes the answer to a change of a rule or an override.
+    pub(super) fn edits(self, status: &str) -> Self {
+        let described = self.answers_as::<EditResponse>(status, "The changes.", |schema| schema);
+        described.fails(&["400", "404", "409", "422", "503"])
     }
 }
 
 /// Adds the revision as `ETag`.
-fn with_etag(mut response: HttpResponse, revision: u64) -> HttpResponse {
-    if let Ok(tag) = HeaderValue::from_str(&format!("\"{revision}\"")) {
-        response.headers_mut().insert(ETAG, tag);
-    }
+fn with_etag(mut response: HttpResponse, revision: Option<u64>) -> HttpResponse {
+    let tag = revision.and_then(|revision| HeaderValue::from_str(&format!("\"{revision}\"")).ok());
+    response.headers_mut().extend(tag.map(|tag| (ETAG, tag)));
     response
 }
 
@@ -204,8 +206,4 @@ impl From<EditError> for ApiError {
             }
         }
     }
-}
-
-pub(super) fn describe_in_force(schemas: &mut Schemas) -> Value {
-    json!({"responses": responses("The rules.", &schemas.of_response::<RulesResponse<'_>>(), &["401", "403"])})
 }

@@ -9,10 +9,8 @@ use trypema::rules::Rule;
 
 use crate::app::App;
 use crate::background_worker::Worker;
-use crate::front::http::openapi::{Schemas, responses};
 use crate::front::http::response::json_response;
 use crate::front::http::{Api, Exchange, HttpResponse, RouteResult};
-use serde_json::{Value, json};
 
 /// The decisions of candidates compared with those of their live rules, as this server has counted them
 /// since it loaded each pair.
@@ -66,9 +64,4 @@ fn report(app: &App) -> HttpResponse {
         StatusCode::OK,
         &CandidatesResponse { candidates: rules.rules().filter_map(report).collect() },
     )
-}
-
-pub(in crate::front::http::routes) fn describe_candidates(schemas: &mut Schemas) -> Value {
-    let comparisons = schemas.of_response::<CandidatesResponse>();
-    json!({"responses": responses("The comparisons.", &comparisons, &["401", "403"])})
 }

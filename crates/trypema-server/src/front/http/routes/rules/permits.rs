@@ -21,13 +21,6 @@ pub(in crate::front::http) struct RulesetPermits {
     changes: Semaphore,
 }
 
-/// A permit for one rule set, until it is dropped.
-#[derive(Debug)]
-pub(super) struct RulesetPermit<'t> {
-    _running: Option<SemaphorePermit<'t>>,
-    _queued: Option<SemaphorePermit<'t>>,
-}
-
 impl Default for RulesetPermits {
     fn default() -> Self {
         Self {
@@ -39,12 +32,12 @@ impl Default for RulesetPermits {
 }
 
 impl RulesetPermits {
-    /// Waits for the permit to receive a rule set that `worker` will process.
+    /// Waits for the permits to receive a rule set that `worker` will process. They end when they are dropped.
     ///
     /// # Errors
     ///
     /// Too many dry runs are waiting already.
-    pub(super) async fn acquire(&self, worker: Worker) -> Result<RulesetPermit<'_>, ApiError> {
+    pub(super) async fn acquire(&self, worker: Worker) -> Result<[Option<SemaphorePermit<'_>>; 2], ApiError> {
         let (permits, queued) = match worker {
             Worker::Changes => (&self.changes, None),
             Worker::Reads | Worker::Operators => {
@@ -53,6 +46,6 @@ impl RulesetPermits {
             }
         };
         // The semaphores are never closed.
-        Ok(RulesetPermit { _running: permits.acquire().await.ok(), _queued: queued })
+        Ok([permits.acquire().await.ok(), queued])
     }
 }
