@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use thiserror::Error;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -18,7 +19,7 @@ use crate::clock::Started;
 use crate::config::Config;
 use crate::front::http::Api;
 use crate::listeners::{AdminAddress, OpenListeners};
-use crate::net::{Certificates, Descriptors, Registry};
+use crate::net::{Certificates, Descriptors, Listener, Registry};
 use crate::permission_watch;
 use crate::rule_watcher;
 use crate::service::Service;
@@ -119,8 +120,9 @@ impl Server {
         let Self { app, config, listeners, registry, certificates, .. } = self;
         let api = Arc::new(Api::new(Service { app: Arc::clone(&app), spans }, &config));
         let listeners = listeners.with_protocols(&api, &registry, certificates.as_ref());
+        let accept = || join_all(listeners.iter().map(Listener::accept));
         let (reason, outcome) = tokio::select! {
-            () = listeners.accept() => ("the listeners ended", Ok(())),
+            _ = accept() => ("the listeners ended", Ok(())),
             reason = stop => (reason, Ok(())),
             ended = background.ended() => {
                 tracing::error!("server: background task ended unexpectedly ({ended}); stopping");
@@ -135,11 +137,11 @@ impl Server {
         );
         app.drain();
         tokio::select! {
-            () = listeners.accept() => {}
+            _ = accept() => {}
             () = tokio::time::sleep(config.values.shutdown_delay.0) => {}
         }
         registry.finish_all();
-        listeners.drain_backlog();
+        listeners.into_iter().for_each(Listener::drain_backlog);
         stop_all(&app, &registry, config.values.shutdown_deadline.0, sending).await;
         background.stop().await;
         app.denial_log.start_period();

@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use crate::app::App;
 use crate::front::http::{Api, ApiError, HttpResponse, Responder, ResponseBody, account_for, serve};
 pub use crate::net::{
-    Delivery, Instruction, MAX_DECISIONS, NotBegun, OpenStream, Protocol, Registry, Reservation, Serving,
+    Delivery, Instruction, MAX_DECISIONS, NotBegun, OpenStream, Protocol, Registry, ReservedMemory, Serving,
     Stream, UNACCOUNTED_BYTES, Work,
 };
 use crate::refusal::Refusal;

@@ -52,7 +52,7 @@ pub struct Registry {
     pub(super) streams: Streams,
     table: Mutex<ConnectionTable>,
     /// Runs the connections of crowded peers.
-    crowd: Arc<CrowdRuntime>,
+    pub(super) crowd: Arc<CrowdRuntime>,
     /// Sockets over the limit of their peer, each with the tick in which it was accepted.
     refused_sockets: Mutex<VecDeque<(u32, StdTcpStream)>>,
 }
@@ -168,10 +168,6 @@ impl Registry {
         Err(AdmitError::PeerLimit)
     }
 
-    pub(super) fn crowd_runtime(&self) -> Arc<CrowdRuntime> {
-        Arc::clone(&self.crowd)
-    }
-
     /// Whether the peer of a connection has more than [`CROWDED_CONNECTIONS`] open.
     pub(super) fn is_crowded(&self, connection: &Connection) -> bool {
         connection.peer.open_connections.load(Ordering::Relaxed) > CROWDED_CONNECTIONS
@@ -278,10 +274,6 @@ impl ConnectionTable {
 }
 
 impl ConnectionSlot {
-    pub(super) fn registry(&self) -> &Arc<Registry> {
-        &self.registry
-    }
-
     /// Whether the peer has so many connections that they are served with low priority.
     pub(crate) fn is_crowded(&self) -> bool {
         self.registry.is_crowded(&self.connection)
@@ -299,7 +291,7 @@ impl ConnectionSlot {
     }
 
     pub(super) fn begin_first_head(&self) {
-        if self.connection.state().phase() == Phase::New {
+        if self.connection.state().phase == Phase::New {
             self.begin_head();
         }
     }

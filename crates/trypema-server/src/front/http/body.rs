@@ -8,7 +8,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
 use super::problem::ApiError;
-use crate::net::{Reservation, UNACCOUNTED_BYTES, Work};
+use crate::net::{ReservedMemory, UNACCOUNTED_BYTES, Work};
 
 /// The number of bytes that are read before the task yields to other connections.
 const BYTES_PER_POLL: usize = 64 * 1024;
@@ -17,7 +17,7 @@ const BYTES_PER_POLL: usize = 64 * 1024;
 #[derive(Debug)]
 pub(super) struct Body {
     bytes: Bytes,
-    _reserved: Option<Reservation>,
+    _reserved: Option<ReservedMemory>,
 }
 
 impl Deref for Body {
@@ -36,7 +36,7 @@ struct BodyBuffer<'p> {
     /// The first part. Nearly every body has only one, which then needs no copy.
     first: Bytes,
     all: Vec<u8>,
-    reserved: Option<Reservation>,
+    reserved: Option<ReservedMemory>,
 }
 
 /// Reads a whole body of at most `max` bytes. The registry of connections enforces the timeout.

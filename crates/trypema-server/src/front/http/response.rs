@@ -80,7 +80,7 @@ impl StreamBody {
 
     fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, OutOfMemory>>> {
         let Some(open) = &mut self.open else { return Poll::Ready(None) };
-        if open.poll_told_to_end(context).is_ready() {
+        if open.poll_ending(context).is_ready() {
             return Poll::Ready(None);
         }
         self.parts.as_mut().poll_next(context).map(|part| Some(open.part(part?).ok_or(OutOfMemory)))
