@@ -10,9 +10,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde::Serialize;
 use trypema::RateLimiter;
 use trypema::clock::Clock;
+use trypema::redis::MissingPermission;
 use trypema::rules::{Engine, RuleSet};
 
-use self::permissions::Permissions;
 use crate::background_worker::BackgroundWorkers;
 use crate::config::Config;
 use crate::denial_log::DenialLog;
@@ -37,7 +37,8 @@ pub struct App {
     refused_rules: Mutex<Option<String>>,
     watched_source: WatchedSource,
     workers: Arc<BackgroundWorkers>,
-    permissions: Permissions,
+    /// The needed permissions that were missing at the last probe; `None` before the first one.
+    permissions: Mutex<Option<Vec<MissingPermission>>>,
 }
 
 /// The response of `/readyz`.
@@ -120,7 +121,7 @@ impl App {
             refused_rules,
             watched_source,
             workers,
-            permissions: Permissions::default(),
+            permissions: Mutex::default(),
         };
         app.require_permissions(is_connected).await?;
         Ok(app)
@@ -214,11 +215,6 @@ impl App {
     /// Returns the number of leased units that are not spent.
     pub(crate) fn held_units(&self) -> u64 {
         self.limiter.hybrid().stats().held_units
-    }
-
-    /// Waits until reservations are released whose requests were cancelled while Redis decided them.
-    pub(crate) async fn wait_for_settlements(&self) {
-        self.engine.wait_for_settlements().await;
     }
 
     /// Returns leased units to Redis. The server calls this after the last request.

@@ -198,7 +198,7 @@ async fn stop_all(app: &App, registry: &Registry, deadline: Duration, sending: O
     let left = || deadline.saturating_sub(stopping.ago()).max(FINAL_GRACE);
     finish(registry, deadline).await;
     let (settled, released) =
-        tokio::join!(timeout(left(), app.wait_for_settlements()), timeout(left(), app.release()));
+        tokio::join!(timeout(left(), app.engine().wait_for_settlements()), timeout(left(), app.release()));
     if settled.is_err() {
         tracing::warn!(
             "shutdown: could not release the reservations of cancelled requests in Redis in time; they stay until \

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::Stream as Parts;
 use http::{Request, Response};
+use http_body_util::Either;
 use hyper::body::Incoming;
 
 use crate::app::App;
-use crate::front::http::{Api, ApiError, HttpResponse, Responder, ResponseBody, account_for, serve};
+use crate::front::http::{Api, ApiError, HttpResponse, Responder, StreamBody, account_for, serve};
 pub use crate::net::{
     Delivery, Instruction, MAX_DECISIONS, NotBegun, OpenStream, Protocol, Registry, ReservedMemory, Serving,
     Stream, UNACCOUNTED_BYTES, Work,
@@ -37,9 +38,10 @@ impl Responder for StreamResponder {
     }
 
     async fn respond(&self, _: Request<Incoming>, work: Result<Work, NotBegun>) -> HttpResponse {
+        let stream = Response::new(Either::Right(Box::new(StreamBody::new((self.stream)()))));
         match work {
-            Ok(work) => account_for(Response::new(ResponseBody::stream((self.stream)())), work).await,
-            Err(_) => Response::default(),
+            Ok(work) => account_for(stream, work).await,
+            Err(_) => stream,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The permissions of the Redis user.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -11,10 +11,6 @@ use super::{App, Warning};
 use crate::rules::cache::Cache;
 use crate::settings::Provider;
 use crate::start_error::StartError;
-
-/// The needed permissions that were missing at the last probe; `None` before the first one.
-#[derive(Debug, Default)]
-pub(super) struct Permissions(Mutex<Option<Vec<MissingPermission>>>);
 
 /// The time that the probe may take at the start, of a Redis that has just answered. After it, the server
 /// starts, and probes later.
@@ -137,6 +133,6 @@ impl App {
     }
 
     fn permissions(&self) -> MutexGuard<'_, Option<Vec<MissingPermission>>> {
-        self.permissions.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.permissions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -28,7 +28,9 @@ pub(crate) use self::connection::serve;
 pub(crate) use self::connection::{Http, Responder};
 use self::exchange::Exchange;
 pub(crate) use self::problem::ApiError;
-pub(crate) use self::response::ResponseBody;
+use self::response::ResponseBody;
+#[cfg(feature = "unstable-testkit")]
+pub(crate) use self::response::StreamBody;
 use self::routes::{MatchedRoute, RulesetPermits, SharedText};
 use crate::allowed_origins::AllowedOrigins;
 use crate::app::App;

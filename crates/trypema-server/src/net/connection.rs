@@ -243,12 +243,13 @@ impl Connection {
 
 #[cfg(test)]
 mod tests {
-    use super::super::peer::PeerKey;
+    use trypema::http::AddressKey;
+
     use super::*;
 
     fn connection() -> Connection {
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
-        Connection::new(address, Arc::new(Peer::new(PeerKey::of(address.ip()))), 0, 7)
+        Connection::new(address, Arc::new(Peer::new(AddressKey::of(address.ip()))), 0, 7)
     }
 
     #[test]

@@ -101,12 +101,14 @@ mod tests {
     use std::net::SocketAddr;
     use std::sync::Arc;
 
-    use super::super::peer::{Peer, PeerKey};
+    use trypema::http::AddressKey;
+
+    use super::super::peer::Peer;
     use super::*;
 
     fn connection(sequence: u64, now: u32) -> Connection {
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
-        Connection::new(address, Arc::new(Peer::new(PeerKey::of(address.ip()))), sequence, now)
+        Connection::new(address, Arc::new(Peer::new(AddressKey::of(address.ip()))), sequence, now)
     }
 
     fn rank(connection: &Connection, now: u32) -> Option<EvictionRank> {

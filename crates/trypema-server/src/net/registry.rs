@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::sync::SemaphorePermit;
-use trypema::http::TrustedProxies;
+use trypema::http::{AddressKey, TrustedProxies};
 
 use super::connection::{Connection, Instruction};
 use super::crowd::{CROWDED_CONNECTIONS, CrowdRuntime};
 use super::log_throttle::LogThrottle;
 use super::nofile::{Descriptors, MAX_CLOSING};
-use super::peer::{Peer, PeerKey};
+use super::peer::Peer;
 use super::state::Phase;
 use super::streams::Streams;
 use super::timeouts::Timeouts;
@@ -72,7 +72,7 @@ pub(super) struct ConnectionTable {
     pub(super) slots: Vec<Option<Arc<Connection>>>,
     free: Vec<usize>,
     /// The peers that have a connection open.
-    peers: HashMap<PeerKey, Arc<Peer>>,
+    peers: HashMap<AddressKey, Arc<Peer>>,
     /// The slot at which the next search for a connection to evict begins.
     pub(super) eviction_cursor: usize,
     /// The number of connections that were admitted so far.
@@ -119,7 +119,7 @@ impl Registry {
     /// Admits a new connection to a slot. If all slots are taken, evicts another connection.
     pub(super) fn admit(self: &Arc<Self>, peer_address: SocketAddr) -> Result<ConnectionSlot, AdmitError> {
         let mut table = self.lock_table();
-        let peer = table.peer(PeerKey::of(peer_address.ip()));
+        let peer = table.peer(AddressKey::of(peer_address.ip()));
         self.check_peer_limit(&peer, peer_address.ip())?;
         table.admitted += 1;
         let connection =
@@ -268,7 +268,7 @@ impl ConnectionTable {
     }
 
     /// Returns the peer of a key, or a new one if it has no connection open.
-    fn peer(&self, key: PeerKey) -> Arc<Peer> {
+    fn peer(&self, key: AddressKey) -> Arc<Peer> {
         self.peers.get(&key).map_or_else(|| Arc::new(Peer::new(key)), Arc::clone)
     }
 }

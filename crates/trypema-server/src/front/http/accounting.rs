@@ -1,10 +1,10 @@
 //! Charges responses that clients have not read yet to the memory budget of all connections.
 
 use http_body::Body;
+use http_body_util::Either;
 
 use super::HttpResponse;
 use super::problem::ApiError;
-use super::response::ResponseBody;
 use crate::net::{UNACCOUNTED_BYTES, Work};
 
 /// A response extension that changes how the response is charged to the memory budget.
@@ -32,13 +32,13 @@ pub(super) fn reserved(mut response: HttpResponse) -> HttpResponse {
 /// Accounts for a response until it is sent. Replaces the response with a 503 if there is no room.
 pub(crate) async fn account_for(mut response: HttpResponse, work: Work) -> HttpResponse {
     let bytes = match response.body_mut() {
-        ResponseBody::Stream(stream) => {
+        Either::Right(stream) => {
             let Err(work) = stream.open(work) else { return response };
             work.finish_when_written();
             let detail = "the server has too many streams open, or is stopping; retry";
             return ApiError::unavailable(detail).into_response();
         }
-        ResponseBody::Whole(whole) => whole.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok()),
+        Either::Left(whole) => whole.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok()),
     };
     let bytes = bytes.unwrap_or(usize::MAX);
     if bytes > UNACCOUNTED_BYTES {

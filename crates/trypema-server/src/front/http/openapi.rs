@@ -8,7 +8,7 @@ use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Map, Value, json};
 
 use super::RouteListener;
-use super::routes::{ROUTES, Route};
+use super::routes::{self, Route};
 use crate::refusal::Permission;
 
 /// Describes what the other columns of the table do not say about a route: parameters, the body, and responses.
@@ -123,7 +123,7 @@ fn build() -> Value {
     let (mut read, mut written) =
         (generator().for_deserialize().into_generator(), generator().for_serialize().into_generator());
     let mut paths = Map::new();
-    for route in ROUTES {
+    for route in routes::all() {
         let path = route.shown_path();
         let of_path = paths
             .entry(&path)
@@ -181,7 +181,7 @@ fn server(listener: RouteListener) -> Value {
 /// Returns the listeners that have a path.
 fn servers(path: &str) -> Vec<Value> {
     let has_path = |listener: &RouteListener| {
-        ROUTES.iter().any(|route| route.shown_path() == path && route.listeners.contains(listener))
+        routes::all().any(|route| route.shown_path() == path && route.listeners.contains(listener))
     };
     [RouteListener::Check, RouteListener::Administration].into_iter().filter(has_path).map(server).collect()
 }

@@ -2,14 +2,16 @@
 
 use std::borrow::Cow;
 
+use bytes::Bytes;
 use http::StatusCode;
 use http::header::{CONNECTION, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use http_body_util::{Either, Full};
 use serde::Serialize;
 use trypema::TrypemaError;
 use trypema::http::Problem;
 
 use super::HttpResponse;
-use super::response::{ResponseBody, response};
+use super::response::response;
 use crate::background_worker::WorkerError;
 use crate::refusal::Refusal;
 
@@ -77,7 +79,7 @@ impl ApiError {
 
     pub(super) fn into_response(self) -> HttpResponse {
         match self {
-            Self::Library(problem) => problem.into_http_response::<String>().map(ResponseBody::from),
+            Self::Library(problem) => problem.into_http_response::<Full<Bytes>>().map(Either::Left),
             Self::Request { status, detail, header } => {
                 let mut response = response(status, "application/problem+json", json(status, &detail));
                 response.headers_mut().extend(header);

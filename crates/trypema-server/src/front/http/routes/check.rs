@@ -16,7 +16,7 @@ use crate::front::http::accounting::{must_send, reserved};
 use crate::front::http::openapi::{Description, PROBLEM};
 use crate::front::http::problem::ApiError;
 use crate::front::http::query::ReportOptions;
-use crate::front::http::response::{json_response, response};
+use crate::front::http::response::{empty, json_response, response};
 use crate::front::http::{Api, Exchange, HttpResponse, RouteResult};
 use crate::mode::Mode;
 use crate::net::Work;
@@ -48,6 +48,12 @@ const RESPONSE_BYTES: usize = 1_024;
 /// The length of the shortest usual request in a batch, which gives an estimate of the batch's size before
 /// it is parsed.
 const SHORTEST_REQUEST: usize = 24;
+
+#[rustfmt::skip]
+routes! {
+    "POST" "/v1/check" CHECK Decide "check" Check,
+        "Check a request, or an array of requests", r#"{"attributes": {"user": "ann"}, "cost": 1}"#, describe;
+}
 
 impl Api {
     pub(super) async fn check(&self, exchange: Exchange<'_>) -> RouteResult {
@@ -146,7 +152,7 @@ pub(super) fn decision_response(
 /// Returns a denial as an HTTP status with a problem body and `Retry-After`. A denial because of an
 /// unavailable store is a 503, whatever `status` is. A blocked client gets 403 instead of 429.
 pub(super) fn denial_response(verdict: &Verdict, status: DenyStatus, headers: HeaderStyle) -> HttpResponse {
-    let Some(problem) = Problem::of_verdict(verdict) else { return HttpResponse::default() };
+    let Some(problem) = Problem::of_verdict(verdict) else { return empty() };
     let problem = match problem.code() {
         ErrorCode::ServiceUnavailable => problem,
         ErrorCode::Blocked if status == DenyStatus::TOO_MANY_REQUESTS => problem,
@@ -157,7 +163,7 @@ pub(super) fn denial_response(verdict: &Verdict, status: DenyStatus, headers: He
     response
 }
 
-pub(super) fn describe(about: Description<'_>) -> Description<'_> {
+fn describe(about: Description<'_>) -> Description<'_> {
     about
         .says("One request or an array. An array is decided in order; with Redis, in groups whose members may overtake each other. Needs a caller token if the server has one.")
         .takes_report_options()

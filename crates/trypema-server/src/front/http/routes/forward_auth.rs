@@ -15,7 +15,8 @@ use crate::forward_auth::{DEFAULT, Profile, is_profile_name};
 use crate::front::http::accounting::must_send;
 use crate::front::http::openapi::Description;
 use crate::front::http::problem::ApiError;
-use crate::front::http::{Api, Exchange, HttpResponse, RouteResult};
+use crate::front::http::response::empty;
+use crate::front::http::{Api, Exchange, RouteResult};
 use crate::mode::Mode;
 use crate::refusal::Refusal;
 use crate::service::Caller;
@@ -24,6 +25,15 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// Says why a path was refused. A proxy with `auth_request` cannot tell a refusal from a denial otherwise.
 const REFUSED: HeaderName = HeaderName::from_static("trypema-refused");
+
+#[rustfmt::skip]
+routes! {
+    "ANY" "/v1/forward-auth" CHECK Open "forward_auth" ForwardAuth,
+        "Check a proxied request: nginx auth_request, Caddy forward_auth, Traefik forwardAuth", "",
+        describe;
+    "ANY" "/v1/forward-auth/{profile..}" CHECK Open "forward_auth" ForwardAuth,
+        "Check a proxied request by a profile of the configuration file", "", describe;
+}
 
 impl Api {
     pub(super) async fn forward_auth(&self, exchange: Exchange<'_>) -> RouteResult {
@@ -43,7 +53,7 @@ impl Api {
             let response = denial_response(&verdict, profile.deny_status, profile.headers);
             return Ok(must_send(response));
         }
-        let mut response = HttpResponse::default();
+        let mut response = empty();
         profile.headers.write(Policy::of_verdict(&verdict), response.headers_mut());
         Ok(response)
     }
@@ -125,7 +135,7 @@ impl Profile {
     }
 }
 
-pub(super) fn describe(about: Description<'_>) -> Description<'_> {
+fn describe(about: Description<'_>) -> Description<'_> {
     let header = |name: &str, is_required: bool, example: &str| json!({"name": name, "in": "header", "required": is_required, "schema": {"type": "string"}, "example": example});
     about
         .says("X-Forwarded-Uri, -Method, -Host and -For describe the request, unless the profile names other headers. Without a profile in the path it is `default`. Anything else in the path, and any query, is a 400: it may be the client's. A path with dot segments or with too many readings is a 400, or the deny_status of profiles for which it is 401 or 403; the header Trypema-Refused says why.")

@@ -17,8 +17,22 @@ const MANY_HOLDERS: usize = 64;
 const KEY: usize = 0;
 const ID: usize = 1;
 
+#[rustfmt::skip]
+routes! {
+    "DELETE" "/v1/keys/{key..}/reservations/{id}" ADMINISTRATION Change "keys" release_holder boxed,
+        "Release one of the `holders` of a counter, at this counter alone", "",
+        |about| about.answers::<ReleaseHolderResponse<'_>>("Whether the counter held the reservation.").fails(&["404", "500", "503"])
+            .says("Gives back the units of the reservation at this counter. It stays as it is at its other counters.");
+    "GET" "/v1/keys/{key..}" ADMINISTRATION Read "keys" show_key boxed,
+        "Show a counter and its reservations (`holders`)", "",
+        |about| about.answers::<KeyResponse<'_>>("The counter.").fails(&["404", "500", "503"]);
+    "DELETE" "/v1/keys/{key..}" ADMINISTRATION Change "keys" reset_key boxed,
+        "Reset a counter, and forget its reservations", "",
+        |about| about.answers::<ResetResponse<'_>>("The counter was reset.").fails(&["404", "500", "503"]);
+}
+
 impl Api {
-    pub(super) async fn show_key(&self, exchange: Exchange<'_>) -> RouteResult {
+    async fn show_key(&self, exchange: Exchange<'_>) -> RouteResult {
         let key = exchange.decoded(KEY, "the key is")?;
         let counter = exchange.call.inspect(&key).await?;
         let is_long = counter.holders.as_ref().is_some_and(|holders| holders.len() > MANY_HOLDERS);
@@ -29,7 +43,7 @@ impl Api {
         if is_long { self.app().workers().run(Worker::Reads, write).await? } else { write() }
     }
 
-    pub(super) async fn reset_key(&self, exchange: Exchange<'_>) -> RouteResult {
+    async fn reset_key(&self, exchange: Exchange<'_>) -> RouteResult {
         // Somebody who means a reservation must not reset a counter.
         if exchange.parameter(KEY).contains("/reservations/") {
             return Err(ApiError::unknown_path());
@@ -41,7 +55,7 @@ impl Api {
     }
 
     /// Releases one reservation at one counter. It stays as it is at its other counters.
-    pub(super) async fn release_holder(&self, exchange: Exchange<'_>) -> RouteResult {
+    async fn release_holder(&self, exchange: Exchange<'_>) -> RouteResult {
         let (key, call) = (exchange.decoded(KEY, "the key is")?, &exchange.call);
         let id = exchange.parameter(ID);
         let released = call.release_holder(&key, id).await?;

@@ -20,35 +20,52 @@ use crate::metrics::CONTENT_TYPE as METRICS;
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 
+#[rustfmt::skip]
+routes! {
+    "GET, HEAD" "/healthz" BOTH Open "operation" health boxed,
+        "Tell whether the process runs", "", |about| about.responds("200", "The process runs.");
+    "GET, HEAD" "/readyz" CHECK Open "operation" readiness boxed,
+        "Tell whether the server accepts requests", "", describe_readiness;
+    "GET, HEAD" "/readyz" ADMINISTRATION Open "operation" readiness_in_detail boxed,
+        "Tell whether the server accepts requests, and with a token why rules were rejected", "",
+        describe_readiness;
+    "GET, HEAD" "/metrics" ADMINISTRATION Open "operation" metrics boxed,
+        "Write metrics for Prometheus", "", |about| about.responds("200", "The metrics.");
+    "GET, HEAD" "/openapi.json" ADMINISTRATION Open "operation" description boxed,
+        "Describe all of this for programs (OpenAPI 3.1)", "", |about| about.responds("200", "The document.");
+    "GET, HEAD" "/" ADMINISTRATION Open "operation" list_routes boxed,
+        "List the routes", "", |about| about.responds("200", "The routes.");
+}
+
 impl Api {
-    pub(super) async fn health(&self, _: Exchange<'_>) -> RouteResult {
+    async fn health(&self, _: Exchange<'_>) -> RouteResult {
         Ok(response(StatusCode::OK, PLAIN, "ok\n"))
     }
 
-    pub(super) async fn readiness(&self, _: Exchange<'_>) -> RouteResult {
+    async fn readiness(&self, _: Exchange<'_>) -> RouteResult {
         Ok(readiness(&self.app().readiness().without_details()))
     }
 
     /// The response to a reader token or an admin token also says why rules were rejected.
-    pub(super) async fn readiness_in_detail(&self, exchange: Exchange<'_>) -> RouteResult {
+    async fn readiness_in_detail(&self, exchange: Exchange<'_>) -> RouteResult {
         match exchange.access.is_reader(bearer(exchange.headers())) {
             true => Ok(readiness(&self.app().readiness())),
             false => self.readiness(exchange).await,
         }
     }
 
-    pub(super) async fn metrics(&self, _: Exchange<'_>) -> RouteResult {
+    async fn metrics(&self, _: Exchange<'_>) -> RouteResult {
         let app = Arc::clone(self.app());
         let text = self.metrics.text(self.app().workers(), move || app.exposition()).await?;
         Ok(response(StatusCode::OK, METRICS, text))
     }
 
-    pub(super) async fn description(&self, _: Exchange<'_>) -> RouteResult {
+    async fn description(&self, _: Exchange<'_>) -> RouteResult {
         let document = self.app().workers().run(Worker::Operators, openapi::document).await?;
         Ok(response(StatusCode::OK, "application/json", document))
     }
 
-    pub(super) async fn list_routes(&self, _: Exchange<'_>) -> RouteResult {
+    async fn list_routes(&self, _: Exchange<'_>) -> RouteResult {
         Ok(response(StatusCode::OK, PLAIN, help()))
     }
 }
@@ -91,7 +108,7 @@ impl SharedText {
     }
 }
 
-pub(super) fn describe_readiness(about: Description<'_>) -> Description<'_> {
+fn describe_readiness(about: Description<'_>) -> Description<'_> {
     about
         .responds("200", "The server accepts requests. `warnings` lists what an operator should repair.")
         .responds("503", "The server is stopping.")

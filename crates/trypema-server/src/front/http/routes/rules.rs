@@ -1,12 +1,12 @@
 //! Routes that show the rules in force and change the stored ones.
 
-pub(super) mod candidates;
 pub(super) mod lists;
 pub(super) mod one;
 pub(super) mod overrides;
-mod permits;
 mod precondition;
 pub(super) mod whole;
+
+use std::sync::Arc;
 
 use http::StatusCode;
 use http::header::{ETAG, HeaderValue};
@@ -15,8 +15,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use trypema::rules::Rule;
 
-pub(in crate::front::http) use permits::RulesetPermits;
+pub(in crate::front::http) use whole::RulesetPermits;
 
+use crate::app::App;
 use crate::background_worker::Worker;
 use crate::front::http::accounting::must_send;
 use crate::front::http::openapi::Description;
@@ -37,7 +38,7 @@ const MAX_NAMED: usize = 10;
 
 /// The rules in force on this server.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(in crate::front::http) struct RulesResponse<'a> {
+struct RulesResponse<'a> {
     /// The revision of the rules, if they are stored in a database.
     #[serde(skip_serializing_if = "Option::is_none")]
     revision: Option<u64>,
@@ -50,16 +51,42 @@ pub(in crate::front::http) struct RulesResponse<'a> {
 
 /// The result of a change.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(in crate::front::http) struct EditResponse {
+struct EditResponse {
     /// The revision of the rule set now.
     revision: u64,
     /// The changes that were made, or that a dry run would make; empty if nothing differs.
     changes: Vec<StoredChange>,
 }
 
+/// The decisions of candidates compared with those of their live rules, as this server has counted them
+/// since it loaded each pair.
+#[derive(Debug, Serialize, JsonSchema)]
+struct CandidatesResponse {
+    candidates: Vec<CandidateReport>,
+}
+
+/// One candidate compared with its live rule.
+#[derive(Debug, Serialize, JsonSchema)]
+struct CandidateReport {
+    /// The id of the live rule.
+    rule: String,
+    /// The id of the candidate.
+    candidate: String,
+    /// The share of keys for which the candidate is checked.
+    share: f64,
+    /// Requests that both rules allowed.
+    both_allowed: u64,
+    /// Requests that both rules denied.
+    both_denied: u64,
+    /// Requests that the live rule allowed and the candidate would have denied.
+    would_deny: u64,
+    /// Requests that the live rule denied and the candidate would have allowed.
+    would_allow: u64,
+}
+
 /// One stored item.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct ItemResponse<'a, T> {
+struct ItemResponse<'a, T> {
     /// The revision of its last change; `null` if it is in a file.
     revision: Option<u64>,
     /// The item itself.
@@ -73,8 +100,17 @@ impl<T: Serialize> ItemResponse<'_, T> {
     }
 }
 
+#[rustfmt::skip]
+routes! {
+    "GET" "/v1/rules" ADMINISTRATION Read "rules" rules_in_force boxed,
+        "Show the rules in force on this server", "", |about| about.answers::<RulesResponse<'_>>("The rules.");
+    "GET" "/v1/candidates" ADMINISTRATION Read "rules" candidates boxed,
+        "Compare candidates with their live rules, on the requests that this server has seen", "",
+        |about| about.answers::<CandidatesResponse>("The comparisons.");
+}
+
 impl Api {
-    pub(super) async fn rules_in_force(&self, _: Exchange<'_>) -> RouteResult {
+    async fn rules_in_force(&self, _: Exchange<'_>) -> RouteResult {
         let rules = self.app().rules();
         let revision = self.app().rule_store().map(|rule_store| rule_store.in_force().version.revision);
         let response = move || {
@@ -82,6 +118,11 @@ impl Api {
             json_response(StatusCode::OK, &RulesResponse { revision, units, rules })
         };
         Ok(self.app().workers().run(Worker::Reads, response).await?)
+    }
+
+    async fn candidates(&self, _: Exchange<'_>) -> RouteResult {
+        let app = Arc::clone(self.app());
+        Ok(self.app().workers().run(Worker::Reads, move || report(&app)).await?)
     }
 
     /// Returns the database that stores the rules, or a 404 if they are in a file.
@@ -157,6 +198,27 @@ impl Api {
         let read = move || read_document(&body, |_| None);
         Ok((self.app().workers().run(Worker::Changes, read).await??, call))
     }
+}
+
+/// Compares every candidate of the rules in force, of which there may be thousands.
+fn report(app: &App) -> HttpResponse {
+    let rules = app.rules();
+    let report = |candidate: &Rule| {
+        let compared = app.metrics.rules.comparisons(&candidate.id);
+        Some(CandidateReport {
+            rule: candidate.candidate_for.clone()?,
+            candidate: candidate.id.clone(),
+            share: candidate.share.unwrap_or(1.0),
+            both_allowed: compared.both_allowed.get(),
+            both_denied: compared.both_denied.get(),
+            would_deny: compared.would_deny.get(),
+            would_allow: compared.would_allow.get(),
+        })
+    };
+    json_response(
+        StatusCode::OK,
+        &CandidatesResponse { candidates: rules.rules().filter_map(report).collect() },
+    )
 }
 
 impl Description<'_> {

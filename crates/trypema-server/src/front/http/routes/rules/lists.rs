@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use trypema::rules::Rules;
 
+use super::EditResponse;
 use crate::front::http::problem::ApiError;
 use crate::front::http::response::json_response;
 use crate::front::http::{Api, Exchange, RouteResult};
@@ -15,7 +16,7 @@ use crate::rules::database::{EditScope, ProposedRules, StoredRules};
 
 /// The stored lists: values by attribute.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(in crate::front::http) struct ListsResponse<'a> {
+struct ListsResponse<'a> {
     /// Requests with one of these values pass every rule.
     allow: &'a BTreeMap<String, Vec<String>>,
     /// Requests with one of these values are denied.
@@ -27,8 +28,21 @@ const LIST: usize = 0;
 const ATTRIBUTE: usize = 1;
 const VALUE: usize = 2;
 
+#[rustfmt::skip]
+routes! {
+    "GET" "/v1/lists" ADMINISTRATION Read "rules" show_lists boxed,
+        "List values that pass every rule (`allow`), or none (`block`)", "",
+        |about| about.answers::<ListsResponse<'_>>("The lists.").fails(&["404", "503"]);
+    "PUT" "/v1/lists/{list}/{attribute}/{value..}" ADMINISTRATION Change "rules" add_to_list boxed,
+        "Add a value to a list", "",
+        |about| about.answers::<EditResponse>("The changes.").fails(&["404", "422", "503"]);
+    "DELETE" "/v1/lists/{list}/{attribute}/{value..}" ADMINISTRATION Change "rules" remove_from_list boxed,
+        "Remove a value from a list", "",
+        |about| about.answers::<EditResponse>("The changes.").fails(&["404", "422", "503"]);
+}
+
 impl Api {
-    pub(in super::super) async fn show_lists(&self, exchange: Exchange<'_>) -> RouteResult {
+    async fn show_lists(&self, exchange: Exchange<'_>) -> RouteResult {
         let write = |stored: &StoredRules| {
             let Rules { allow, block, .. } = &stored.rules;
             Ok(json_response(StatusCode::OK, &ListsResponse { allow, block }))
@@ -36,11 +50,11 @@ impl Api {
         self.respond_from_stored(&exchange.call, write).await
     }
 
-    pub(in super::super) async fn add_to_list(&self, exchange: Exchange<'_>) -> RouteResult {
+    async fn add_to_list(&self, exchange: Exchange<'_>) -> RouteResult {
         self.edit_list(exchange, true).await
     }
 
-    pub(in super::super) async fn remove_from_list(&self, exchange: Exchange<'_>) -> RouteResult {
+    async fn remove_from_list(&self, exchange: Exchange<'_>) -> RouteResult {
         self.edit_list(exchange, false).await
     }
 

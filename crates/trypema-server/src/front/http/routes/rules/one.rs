@@ -15,7 +15,7 @@ use crate::rules::database::{EditScope, ProposedRules, StoredRules};
 /// Enables or disables a rule.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(in crate::front::http) struct EnabledChange {
+struct EnabledChange {
     /// Whether the rule is enabled.
     enabled: bool,
 }
@@ -23,8 +23,25 @@ pub(in crate::front::http) struct EnabledChange {
 /// The parameter of the path.
 pub(super) const ID: usize = 0;
 
+#[rustfmt::skip]
+routes! {
+    "POST" "/v1/rules" ADMINISTRATION Change "rules" create_rule boxed,
+        "Store a new rule", r#"{"id": "per-user", "scope": "user", "strategy": {"fixed_window": {"limit": 100, "window": "1m"}}}"#,
+        |about| about.reads::<Rule>().edits("201");
+    "GET" "/v1/rules/{id}" ADMINISTRATION Read "rules" show_rule boxed,
+        "Show a rule", "", |about| about.answers::<ItemResponse<'_, Rule>>("The rule.").fails(&["404", "422", "503"]);
+    "PUT" "/v1/rules/{id}" ADMINISTRATION Change "rules" change_rule boxed,
+        "Change a rule", r#"{"id": "per-user", "scope": "user", "strategy": {"fixed_window": {"limit": 100, "window": "1m"}}}"#,
+        |about| about.changes_a_revision().reads::<Rule>().edits("200");
+    "PATCH" "/v1/rules/{id}" ADMINISTRATION Change "rules" switch_rule boxed,
+        "Enable or disable a rule", r#"{"enabled": false}"#,
+        |about| about.changes_a_revision().reads::<EnabledChange>().edits("200");
+    "DELETE" "/v1/rules/{id}" ADMINISTRATION Change "rules" delete_rule boxed,
+        "Delete a rule, and its overrides", "", |about| about.changes_a_revision().edits("200");
+}
+
 impl Api {
-    pub(in super::super) async fn show_rule(&self, exchange: Exchange<'_>) -> RouteResult {
+    async fn show_rule(&self, exchange: Exchange<'_>) -> RouteResult {
         let id = exchange.parameter(ID).to_owned();
         if self.app().rule_store().is_none() {
             let rules = self.app().rules();
@@ -39,7 +56,7 @@ impl Api {
         self.respond_from_stored(&exchange.call, write).await
     }
 
-    pub(in super::super) async fn create_rule(&self, exchange: Exchange<'_>) -> RouteResult {
+    async fn create_rule(&self, exchange: Exchange<'_>) -> RouteResult {
         let (rule, call): (Rule, _) = self.read_change(exchange).await?;
         let make = move |stored: &StoredRules| {
             if stored.rule(&rule.id).is_some() {
@@ -55,7 +72,7 @@ impl Api {
         self.edit(&call, StatusCode::CREATED, make).await
     }
 
-    pub(in super::super) async fn change_rule(&self, exchange: Exchange<'_>) -> RouteResult {
+    async fn change_rule(&self, exchange: Exchange<'_>) -> RouteResult {
         let (id, precondition) =
             (exchange.parameter(ID).to_owned(), Precondition::required(exchange.headers())?);
         let (rule, call): (Rule, _) = self.read_change(exchange).await?;
@@ -74,7 +91,7 @@ impl Api {
         self.edit(&call, StatusCode::OK, make).await
     }
 
-    pub(in super::super) async fn switch_rule(&self, exchange: Exchange<'_>) -> RouteResult {
+    async fn switch_rule(&self, exchange: Exchange<'_>) -> RouteResult {
         let (id, precondition) =
             (exchange.parameter(ID).to_owned(), Precondition::required(exchange.headers())?);
         let (EnabledChange { enabled }, call) = self.read_change(exchange).await?;
@@ -88,7 +105,7 @@ impl Api {
         self.edit(&call, StatusCode::OK, make).await
     }
 
-    pub(in super::super) async fn delete_rule(&self, exchange: Exchange<'_>) -> RouteResult {
+    async fn delete_rule(&self, exchange: Exchange<'_>) -> RouteResult {
         let (id, precondition) =
             (exchange.parameter(ID).to_owned(), Precondition::required(exchange.headers())?);
         let make = move |stored: &StoredRules| {

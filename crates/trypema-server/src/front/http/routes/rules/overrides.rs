@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use trypema::rules::{KeyValues, KeyVerdict, Numbers, Override, Rule, RuleSet, Rules};
 
 use super::ItemResponse;
@@ -19,7 +20,7 @@ use crate::rules::database::{EditScope, InvalidStoredRules, ProposedRules, Store
 /// The override of a key: other numbers for its rule's strategy, or a verdict.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(in crate::front::http) struct OverrideChange {
+struct OverrideChange {
     /// Other numbers for the rule's strategy.
     #[serde(default)]
     strategy: Option<Numbers>,
@@ -30,15 +31,31 @@ pub(in crate::front::http) struct OverrideChange {
 
 /// The stored overrides.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(in crate::front::http) struct OverridesResponse<'a> {
+struct OverridesResponse<'a> {
     overrides: Vec<&'a Override>,
 }
 
 /// The parameter of the path.
 const KEY: usize = 0;
 
+#[rustfmt::skip]
+routes! {
+    "GET" "/v1/overrides" ADMINISTRATION Read "rules" show_overrides boxed,
+        "List overrides of single keys (`?rule=`)", "",
+        |about| about.takes("rule", "Only overrides of this rule.", json!({"type": "string"}))
+            .answers::<OverridesResponse<'_>>("The overrides.").fails(&["404", "503"]);
+    "GET" "/v1/overrides/{key..}" ADMINISTRATION Read "rules" show_override boxed,
+        "Show the override of a key", "",
+        |about| about.answers::<ItemResponse<'_, Override>>("The override.").fails(&["404", "503"]);
+    "PUT" "/v1/overrides/{key..}" ADMINISTRATION Change "rules" set_override boxed,
+        "Set the override of a key: another limit, an exemption or a block", r#"{"verdict": "block"}"#,
+        |about| about.reads::<OverrideChange>().edits("200");
+    "DELETE" "/v1/overrides/{key..}" ADMINISTRATION Change "rules" remove_override boxed,
+        "Remove the override of a key", "", |about| about.edits("200");
+}
+
 impl Api {
-    pub(in super::super) async fn show_overrides(&self, exchange: Exchange<'_>) -> RouteResult {
+    async fn show_overrides(&self, exchange: Exchange<'_>) -> RouteResult {
         let [rule] = exchange.query(["rule"])?.map(|rule| rule.map(Cow::into_owned));
         let write = move |stored: &StoredRules| {
             let is_wanted =
@@ -49,7 +66,7 @@ impl Api {
         self.respond_from_stored(&exchange.call, write).await
     }
 
-    pub(in super::super) async fn show_override(&self, exchange: Exchange<'_>) -> RouteResult {
+    async fn show_override(&self, exchange: Exchange<'_>) -> RouteResult {
         let key = exchange.decoded(KEY, "the key is")?;
         let write = move |stored: &StoredRules| {
             let target = OverrideTarget::of(stored, &key)?;
@@ -60,7 +77,7 @@ impl Api {
         self.respond_from_stored(&exchange.call, write).await
     }
 
-    pub(in super::super) async fn set_override(&self, exchange: Exchange<'_>) -> RouteResult {
+    async fn set_override(&self, exchange: Exchange<'_>) -> RouteResult {
         self.rule_store()?;
         let key = exchange.decoded(KEY, "the key is")?;
         let precondition = Precondition::read(exchange.headers())?;
@@ -75,7 +92,7 @@ impl Api {
         self.edit(&call, StatusCode::OK, make).await
     }
 
-    pub(in super::super) async fn remove_override(&self, exchange: Exchange<'_>) -> RouteResult {
+    async fn remove_override(&self, exchange: Exchange<'_>) -> RouteResult {
         self.rule_store()?;
         let key = exchange.decoded(KEY, "the key is")?;
         let precondition = Precondition::read(exchange.headers())?;

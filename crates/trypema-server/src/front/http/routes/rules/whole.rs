@@ -5,6 +5,7 @@ use http::header::ACCEPT;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use trypema::rules::{Rule, Rules};
 
 use super::one::{ID, no_rule};
@@ -30,17 +31,24 @@ const PAGE: u32 = 100;
 /// The maximum number of history entries in one response: each entry may hold two large rules.
 const MAX_PAGE: u32 = 1_000;
 
+/// The number of dry runs at a time. They share one worker, so more would only hold memory.
+const DRY_RUNS: usize = 1;
+/// The number of dry runs that may wait; further ones are refused.
+const WAITING_DRY_RUNS: usize = 16;
+/// The number of changes that may hold a rule set at a time: the second can arrive while the first is stored.
+const CHANGES: usize = 2;
+
 /// A request to restore a revision.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(in crate::front::http) struct RevertRequest {
+struct RevertRequest {
     /// The revision whose rules are restored; revision 0 has no rules.
     to: u64,
 }
 
 /// Changes, the latest first.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(in crate::front::http) struct HistoryResponse {
+struct HistoryResponse {
     entries: Vec<HistoryEntry>,
     /// The value of `before` for the next page; `null` if there is none.
     next: Option<u64>,
@@ -78,9 +86,27 @@ impl EditMode {
     }
 }
 
+#[rustfmt::skip]
+routes! {
+    "POST" "/v1/rules/{id}/promote" ADMINISTRATION Read "rules" promote boxed,
+        "Promote a candidate: replace the live rule with it, or with `?dry_run=true` show the changes", "",
+        |about| about.may_be_dry().edits("200");
+    "GET" "/v1/ruleset" ADMINISTRATION Read "rules" export boxed,
+        "Export the stored rules, now or after `?revision=N`, as JSON or YAML", "", describe_export;
+    "PUT" "/v1/ruleset" ADMINISTRATION Read "rules" apply boxed,
+        "Replace the stored rules, or with `?dry_run=true` show the changes", r#"{"rules": [{"id": "per-user", "scope": "user", "strategy": {"fixed_window": {"limit": 100, "window": "1m"}}}]}"#,
+        |about| about.may_be_dry().reads::<Rules>().edits("200");
+    "GET" "/v1/ruleset/history" ADMINISTRATION Read "rules" history boxed,
+        "Show who changed what, the latest first (`?about=`, `?before=`, `?limit=`)", "",
+        describe_history;
+    "POST" "/v1/ruleset/revert" ADMINISTRATION Read "rules" revert boxed,
+        "Restore the rules of a revision, or with `?dry_run=true` show the changes", r#"{"to": 17}"#,
+        |about| about.may_be_dry().reads::<RevertRequest>().edits("200");
+}
+
 impl Api {
     /// Answers with the stored rules, now or after a revision, as JSON or YAML.
-    pub(in super::super) async fn export(&self, exchange: Exchange<'_>) -> RouteResult {
+    async fn export(&self, exchange: Exchange<'_>) -> RouteResult {
         let accept = exchange.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok());
         let is_yaml = accept.is_some_and(|accept| accept.contains("yaml"));
         let write = move |stored: &StoredRules| {
@@ -102,7 +128,7 @@ impl Api {
     }
 
     /// Replaces the stored rules with those of the body.
-    pub(in super::super) async fn apply(&self, exchange: Exchange<'_>) -> RouteResult {
+    async fn apply(&self, exchange: Exchange<'_>) -> RouteResult {
         let mode = EditMode::of(&exchange)?;
         self.rule_store()?;
         let worker = mode.worker();
@@ -111,41 +137,55 @@ impl Api {
         // It may be long.
         let read = move || read_document(&body, |document| document.rule_set().err());
         let rules: Rules = self.app().workers().run(worker, read).await??;
-        self.edit_ruleset(&call, mode, RulesetEdit::Replace(rules)).await
+        self.edit_ruleset(&call, mode, None, |_, _| Ok((rules, EditScope::Everything))).await
     }
 
     /// Restores the stored rules of a revision.
-    pub(in super::super) async fn revert(&self, exchange: Exchange<'_>) -> RouteResult {
+    async fn revert(&self, exchange: Exchange<'_>) -> RouteResult {
         let mode = EditMode::of(&exchange)?;
         self.rule_store()?;
         let (body, call) = exchange.body(self.max_body).await?;
         let RevertRequest { to } = read(&body)?;
-        self.edit_ruleset(&call, mode, RulesetEdit::Revert(to)).await
+        self.edit_ruleset(&call, mode, Some(to), |_, then| Ok((then, EditScope::Everything))).await
     }
 
     /// Replaces a live rule with its candidate. The live rule keeps its id, name, counters and overrides, and
     /// whether it is enabled.
-    pub(in super::super) async fn promote(&self, exchange: Exchange<'_>) -> RouteResult {
+    async fn promote(&self, exchange: Exchange<'_>) -> RouteResult {
         let mode = EditMode::of(&exchange)?;
-        let edit = RulesetEdit::Promote(exchange.parameter(ID).to_owned());
-        self.edit_ruleset(&exchange.call, mode, edit).await
+        let id = exchange.parameter(ID).to_owned();
+        let make = |stored: &StoredRules, _| Ok((promote_candidate(stored, &id)?, EditScope::Rule(id)));
+        self.edit_ruleset(&exchange.call, mode, None, make).await
     }
 
-    async fn edit_ruleset(&self, call: &Call<'_>, mode: EditMode, edit: RulesetEdit) -> RouteResult {
+    /// Changes the rule set to the result of `make`, which gets the stored rules, and those after the revision `to` if there is one.
+    async fn edit_ruleset(
+        &self,
+        call: &Call<'_>,
+        mode: EditMode,
+        to: Option<u64>,
+        make: impl FnOnce(&StoredRules, Rules) -> Result<(Rules, EditScope), ApiError> + Send + 'static,
+    ) -> RouteResult {
         let (database, worker) = (self.rule_store()?.database(), mode.worker());
         call.begin(Permission::Read)?;
+        let propose = |then| {
+            move |stored: &StoredRules| {
+                let (rules, scope) = make(stored, then)?;
+                Ok::<_, ApiError>(ProposedRules { rules, scope, revision: None })
+            }
+        };
         let edited = match mode {
             EditMode::DryRun(precondition) => {
                 let mut snapshot = database.snapshot().await?;
                 precondition.check(SET, snapshot.stored().version.revision)?;
-                let edit = edit.resolve(&mut snapshot).await?;
-                snapshot.dry_run(move |stored| edit.propose(stored)).await?
+                let then = rules_at(&mut snapshot, to).await?;
+                snapshot.dry_run(propose(then)).await?
             }
             EditMode::Apply(who, precondition) => {
                 let mut transaction = database.edit(who.name()).await?;
                 precondition.check(SET, transaction.before().stored().version.revision)?;
-                let edit = edit.resolve(transaction.before()).await?;
-                let edited = transaction.finish(move |stored| edit.propose(stored)).await?;
+                let then = rules_at(transaction.before(), to).await?;
+                let edited = transaction.finish(propose(then)).await?;
                 self.announce(who.name(), edited).await?
             }
         };
@@ -154,7 +194,7 @@ impl Api {
         Ok(if worker == Worker::Changes { must_send(response) } else { response })
     }
 
-    pub(in super::super) async fn history(&self, exchange: Exchange<'_>) -> RouteResult {
+    async fn history(&self, exchange: Exchange<'_>) -> RouteResult {
         let rule_store = self.rule_store()?;
         let [about, before, limit] = exchange.query(["about", "before", "limit"])?;
         let before = before.map(|before| number("before", &before)).transpose()?;
@@ -169,30 +209,50 @@ impl Api {
     }
 }
 
-/// A change of the whole rule set.
-enum RulesetEdit {
-    Replace(Rules),
-    Revert(u64),
-    Promote(String),
+/// Permits to hold a whole rule set in memory, because each may have many megabytes. Editors never wait for readers.
+#[derive(Debug)]
+pub(in crate::front::http) struct RulesetPermits {
+    dry_runs: Semaphore,
+    /// Places in the queue of dry runs, including those that are running.
+    queue: Semaphore,
+    changes: Semaphore,
 }
 
-impl RulesetEdit {
-    /// Replaces the number of a revision with its rules.
-    async fn resolve(self, snapshot: &mut Snapshot<'_>) -> Result<Self, ApiError> {
-        match self {
-            Self::Revert(to) => Ok(Self::Replace(snapshot.at(to).await?)),
-            other => Ok(other),
+impl Default for RulesetPermits {
+    fn default() -> Self {
+        Self {
+            dry_runs: Semaphore::new(DRY_RUNS),
+            queue: Semaphore::new(DRY_RUNS + WAITING_DRY_RUNS),
+            changes: Semaphore::new(CHANGES),
         }
     }
+}
 
-    fn propose(self, stored: &StoredRules) -> Result<ProposedRules, ApiError> {
-        let (rules, scope) = match self {
-            Self::Replace(rules) => (rules, EditScope::Everything),
-            Self::Revert(_) => (stored.rules.clone(), EditScope::Everything),
-            Self::Promote(id) => (promote_candidate(stored, &id)?, EditScope::Rule(id)),
+impl RulesetPermits {
+    /// Waits for the permits to receive a rule set that `worker` will process. They end when they are dropped.
+    ///
+    /// # Errors
+    ///
+    /// Too many dry runs are waiting already.
+    async fn acquire(&self, worker: Worker) -> Result<[Option<SemaphorePermit<'_>>; 2], ApiError> {
+        let (permits, queued) = match worker {
+            Worker::Changes => (&self.changes, None),
+            Worker::Reads | Worker::Operators => {
+                let busy = |_| ApiError::unavailable("too many dry runs are queued; retry");
+                (&self.dry_runs, Some(self.queue.try_acquire().map_err(busy)?))
+            }
         };
-        Ok(ProposedRules { rules, scope, revision: None })
+        // The semaphores are never closed.
+        Ok([permits.acquire().await.ok(), queued])
     }
+}
+
+/// Returns the rules after a revision; none if none is asked for.
+async fn rules_at(snapshot: &mut Snapshot<'_>, to: Option<u64>) -> Result<Rules, ApiError> {
+    Ok(match to {
+        Some(to) => snapshot.at(to).await?,
+        None => Rules::default(),
+    })
 }
 
 fn yaml(rules: &Rules) -> RouteResult {
@@ -246,7 +306,7 @@ impl From<NoSuchRevision> for ApiError {
     }
 }
 
-pub(in crate::front::http::routes) fn describe_export(about: Description<'_>) -> Description<'_> {
+fn describe_export(about: Description<'_>) -> Description<'_> {
     let revision = json!({"type": "integer", "minimum": 0});
     about
         .says("As YAML if Accept asks for it.")
@@ -256,7 +316,7 @@ pub(in crate::front::http::routes) fn describe_export(about: Description<'_>) ->
         .fails(&["404", "422", "503"])
 }
 
-pub(in crate::front::http::routes) fn describe_history(about: Description<'_>) -> Description<'_> {
+fn describe_history(about: Description<'_>) -> Description<'_> {
     let number = |minimum: u64| json!({"type": "integer", "minimum": minimum});
     let mut limit = number(1);
     limit["maximum"] = json!(MAX_PAGE);
