@@ -118,6 +118,7 @@ impl Server {
             None => (None, None),
         };
         let Self { app, config, listeners, registry, certificates, .. } = self;
+        let config = Arc::new(config);
         let api = Arc::new(Api::new(Service { app: Arc::clone(&app), spans }, &config));
         let listeners = listeners.with_protocols(&api, &registry, certificates.as_ref());
         let accept = || join_all(listeners.iter().map(Listener::accept));

@@ -20,7 +20,6 @@ use std::sync::Arc;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use tokio::sync::Semaphore;
-use trypema::http::TrustedProxies;
 
 pub(crate) use self::accounting::account_for;
 #[cfg(feature = "unstable-testkit")]
@@ -32,10 +31,8 @@ use self::response::ResponseBody;
 #[cfg(feature = "unstable-testkit")]
 pub(crate) use self::response::StreamBody;
 use self::routes::{MatchedRoute, RulesetPermits, SharedText};
-use crate::allowed_origins::AllowedOrigins;
 use crate::app::App;
 use crate::config::Config;
-use crate::forward_auth::Profiles;
 use crate::net::{NotBegun, Work};
 use crate::refusal::Refusal;
 use crate::service::Service;
@@ -47,12 +44,7 @@ type RouteResult = Result<HttpResponse, ApiError>;
 #[derive(Debug)]
 pub(crate) struct Api {
     pub(crate) service: Service,
-    origins: AllowedOrigins,
-    max_header: usize,
-    max_body: usize,
-    max_batch: usize,
-    trusted_proxies: TrustedProxies,
-    profiles: Profiles,
+    config: Arc<Config>,
     /// Permits to decide a part of a batch.
     batches: Semaphore,
     /// The same for crowded peers.
@@ -70,20 +62,19 @@ pub(crate) enum RouteListener {
 }
 
 impl Api {
-    pub(crate) fn new(service: Service, config: &Config) -> Self {
+    pub(crate) fn new(service: Service, config: &Arc<Config>) -> Self {
         Self {
             service,
-            origins: config.allowed_origins.clone(),
-            max_header: config.values.max_header_bytes,
-            max_body: config.values.max_body_bytes,
-            max_batch: config.values.max_batch,
-            trusted_proxies: config.trusted_proxies.clone(),
-            profiles: config.profiles.clone(),
+            config: Arc::clone(config),
             batches: Semaphore::new(routes::parts_at_a_time(config.provider)),
             crowded_batches: Semaphore::new(1),
             rulesets: RulesetPermits::default(),
             metrics: SharedText::default(),
         }
+    }
+
+    fn max_body(&self) -> usize {
+        self.config.values.max_body_bytes
     }
 
     fn app(&self) -> &Arc<App> {
@@ -122,7 +113,7 @@ impl Http {
         let page = if matched.is_open_to_pages() {
             None
         } else {
-            match origin::admit(&self.api.origins, request.method(), request.headers()) {
+            match origin::admit(&self.api.config.allowed_origins, request.method(), request.headers()) {
                 Ok(page) => page,
                 Err(error) => return error.into_response(),
             }

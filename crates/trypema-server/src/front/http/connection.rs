@@ -45,19 +45,16 @@ impl Protocol for Http {
 /// Serves a connection until its client or the registry closes it.
 pub(crate) async fn serve<R: Responder>(responder: Arc<R>, stream: Stream) {
     let slot = Arc::clone(stream.slot());
-    let service = {
-        let (responder, slot) = (Arc::clone(&responder), Arc::clone(&slot));
-        service_fn(move |request| {
-            let (responder, slot) = (Arc::clone(&responder), Arc::clone(&slot));
-            async move { Ok::<_, Infallible>(responder.respond(request, slot.begin_request()).await) }
-        })
-    };
+    let (responder, requests) = (&*responder, &slot);
+    let service = service_fn(|request| async {
+        Ok::<_, Infallible>(responder.respond(request, requests.begin_request()).await)
+    });
     let (api, is_last) = (responder.api(), slot.instruction() == Instruction::Finish);
     let connection = pin!(
         http1::Builder::new()
             // The first is exact. The second bounds the buffer, which may hold more than the head.
-            .max_header_size(api.max_header)
-            .max_buf_size(api.max_header)
+            .max_header_size(api.config.values.max_header_bytes)
+            .max_buf_size(api.config.values.max_header_bytes)
             .header_read_timeout(None)
             // A client may close its sending half after the last request, and still gets the response.
             .half_close(true)

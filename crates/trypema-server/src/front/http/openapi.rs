@@ -122,12 +122,15 @@ pub(super) fn document() -> Bytes {
 fn build() -> Value {
     let (mut read, mut written) =
         (generator().for_deserialize().into_generator(), generator().for_serialize().into_generator());
+    let has_path = |listener, path: &str| {
+        routes::all().any(|route| route.shown_path() == path && route.listeners.contains(&listener))
+    };
     let mut paths = Map::new();
     for route in routes::all() {
         let path = route.shown_path();
         let of_path = paths
             .entry(&path)
-            .or_insert_with(|| json!({"parameters": path_parameters(&path), "servers": servers(&path)}));
+            .or_insert_with(|| json!({"parameters": path_parameters(&path), "servers": servers(|listener| has_path(listener, &path))}));
         let operation =
             operation(route, Description { read: &mut read, written: &mut written, operation: json!({}) });
         for method in methods(route) {
@@ -145,7 +148,7 @@ fn build() -> Value {
             "description": "Rate limiting. A denial is a normal response; errors are application/problem+json. Checks and administration have separate listeners: `servers` of each path names its listener.",
             "license": {"name": "MIT", "identifier": "MIT"},
         },
-        "servers": [server(RouteListener::Check), server(RouteListener::Administration)],
+        "servers": servers(|_| true),
         "paths": paths,
         "components": {
             "schemas": schemas,
@@ -167,23 +170,20 @@ fn methods(route: &Route) -> Vec<String> {
     methods.split(", ").map(str::to_lowercase).collect()
 }
 
-fn server(listener: RouteListener) -> Value {
-    match listener {
-        RouteListener::Check => {
-            json!({"url": "http://127.0.0.1:8080", "description": "The check listener (setting listen)."})
-        }
-        RouteListener::Administration => {
-            json!({"url": "http://127.0.0.1:8081", "description": "The administration listener (setting admin_listen)."})
-        }
-    }
-}
+/// The listeners, each with its usual address.
+const SERVERS: [(RouteListener, &str, &str); 2] = [
+    (RouteListener::Check, "http://127.0.0.1:8080", "The check listener (setting listen)."),
+    (
+        RouteListener::Administration,
+        "http://127.0.0.1:8081",
+        "The administration listener (setting admin_listen).",
+    ),
+];
 
-/// Returns the listeners that have a path.
-fn servers(path: &str) -> Vec<Value> {
-    let has_path = |listener: &RouteListener| {
-        routes::all().any(|route| route.shown_path() == path && route.listeners.contains(listener))
-    };
-    [RouteListener::Check, RouteListener::Administration].into_iter().filter(has_path).map(server).collect()
+/// Describes the listeners that `is_wanted` names.
+fn servers(is_wanted: impl Fn(RouteListener) -> bool) -> Vec<Value> {
+    let wanted = SERVERS.into_iter().filter(|(listener, ..)| is_wanted(*listener));
+    wanted.map(|(_, url, description)| json!({"url": url, "description": description})).collect()
 }
 
 /// Returns the description of a route, with the errors that all routes of its kind share.

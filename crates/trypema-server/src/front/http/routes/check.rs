@@ -58,7 +58,7 @@ routes! {
 impl Api {
     pub(super) async fn check(&self, exchange: Exchange<'_>) -> RouteResult {
         let options = ReportOptions::read(exchange.request.uri().query())?;
-        let (body, call) = exchange.body(self.max_body).await?;
+        let (body, call) = exchange.body(self.max_body()).await?;
         if requests::is_batch(&body) {
             return self.check_batch(&body, &call).await;
         }
@@ -74,12 +74,12 @@ impl Api {
         let work = call.work;
         // A batch that waits for its turn has spent nothing yet, so its connection may still be evicted.
         let _permit = work.batch_permit().await;
-        let most = (body.len() / SHORTEST_REQUEST + 1).min(self.max_batch);
+        let most = (body.len() / SHORTEST_REQUEST + 1).min(self.config.values.max_batch);
         let mut memory = work.reserve(most * RESPONSE_BYTES).await.ok_or_else(ApiError::out_of_memory)?;
         let checks = {
             // The semaphore is never closed.
             let _part = self.batches(work).acquire().await;
-            requests::read_batch(body, self.max_batch)?
+            requests::read_batch(body, self.config.values.max_batch)?
         };
         if !memory.grow_to(checks.len() * RESPONSE_BYTES).await {
             return Err(ApiError::out_of_memory());

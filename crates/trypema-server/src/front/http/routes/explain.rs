@@ -20,7 +20,7 @@ impl Api {
     /// Explains a request. The threads that decide do no more than for a check; the reasons of thousands of
     /// rules are found and written on the readers' worker.
     async fn explain(&self, exchange: Exchange<'_>) -> RouteResult {
-        let (body, call) = exchange.body(self.max_body).await?;
+        let (body, call) = exchange.body(self.max_body()).await?;
         let request = RequestDescription::read(&body)?;
         let prepared = call.explain(&request).await?;
         let finish = move || -> RouteResult {

@@ -38,12 +38,12 @@ routes! {
 impl Api {
     pub(super) async fn forward_auth(&self, exchange: Exchange<'_>) -> RouteResult {
         let peer = exchange.call.work.peer_address().ip();
-        if !self.trusted_proxies.trusts(peer) {
+        if !self.config.trusted_proxies.trusts(peer) {
             let detail = format!("{} is not one of the trusted proxies", peer.to_canonical());
             return Err(ApiError::new(StatusCode::FORBIDDEN, detail));
         }
         let profile = self.profile(&exchange)?;
-        let fields = Forwarded { request: &exchange.request, peer, proxies: &self.trusted_proxies };
+        let fields = Forwarded { request: &exchange.request, peer, proxies: &self.config.trusted_proxies };
         let attributes = profile.attributes.read(&fields).map_err(|refusal| profile.error(refusal))?;
         let set = OwnedSet { attributes, requests: Some(profile.cost.get()), ..OwnedSet::default() };
         let call = self.service.call(Caller::proxy(), exchange.call.work);
@@ -74,7 +74,7 @@ impl Api {
                  `forward_auth.profiles` of the server's configuration file",
             ));
         }
-        self.profiles.get(name).ok_or_else(|| {
+        self.config.profiles.get(name).ok_or_else(|| {
             let detail = format!(
                 "unknown profile {name:?}; define it in `forward_auth.profiles` of the server's configuration file"
             );

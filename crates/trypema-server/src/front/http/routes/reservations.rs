@@ -37,27 +37,27 @@ routes! {
 impl Api {
     async fn reserve(&self, exchange: Exchange<'_>) -> RouteResult {
         let report = ReportOptions::read(exchange.request.uri().query())?;
-        let (body, call) = exchange.body(self.max_body).await?;
+        let (body, call) = exchange.body(self.max_body()).await?;
         let (request, options) = read::<ReserveRequest>(&body)?.into_parts()?;
         let made = call.reserve(&request, options).await?;
         Ok(must_send(decision_response(made.verdict(), report, &ReserveResponse::new(&made))))
     }
 
     async fn settle(&self, exchange: Exchange<'_>) -> RouteResult {
-        let (body, call) = exchange.body(self.max_body).await?;
+        let (body, call) = exchange.body(self.max_body()).await?;
         let mut request: SettleRequest = read(&body)?;
         let reservation = request.named()?;
         self.settled(&*call.settle(&reservation, &request.costs).await?)
     }
 
     async fn release(&self, exchange: Exchange<'_>) -> RouteResult {
-        let (body, call) = exchange.body(self.max_body).await?;
+        let (body, call) = exchange.body(self.max_body()).await?;
         let reservation = read::<ReleaseRequest>(&body)?.named()?;
         self.settled(&*call.release(&reservation).await?)
     }
 
     async fn renew(&self, exchange: Exchange<'_>) -> RouteResult {
-        let (body, call) = exchange.body(self.max_body).await?;
+        let (body, call) = exchange.body(self.max_body()).await?;
         let mut request: RenewRequest = read(&body)?;
         let reservation = request.named()?;
         let expires_in = call.renew(&reservation, request.ttl.0).await?;

@@ -3,13 +3,12 @@
 pub(super) mod lists;
 pub(super) mod one;
 pub(super) mod overrides;
-mod precondition;
 pub(super) mod whole;
 
 use std::sync::Arc;
 
-use http::StatusCode;
-use http::header::{ETAG, HeaderValue};
+use http::header::{ETAG, HeaderValue, IF_MATCH};
+use http::{HeaderMap, StatusCode};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -194,7 +193,7 @@ impl Api {
         &self,
         exchange: Exchange<'s>,
     ) -> Result<(T, Call<'s>), ApiError> {
-        let (body, call) = exchange.body(self.max_body).await?;
+        let (body, call) = exchange.body(self.max_body()).await?;
         let read = move || read_document(&body, |_| None);
         Ok((self.app().workers().run(Worker::Changes, read).await??, call))
     }
@@ -219,6 +218,51 @@ fn report(app: &App) -> HttpResponse {
         StatusCode::OK,
         &CandidatesResponse { candidates: rules.rules().filter_map(report).collect() },
     )
+}
+
+/// The revision that a change is based on, from `If-Match`, so that no client overwrites changes that it has not seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Precondition {
+    /// Any revision (`*`).
+    Any,
+    Revision(u64),
+}
+
+impl Precondition {
+    /// Parses `If-Match`: `"17"` or `*`. Returns `None` if the header is missing.
+    fn read(headers: &HeaderMap) -> Result<Option<Self>, ApiError> {
+        let Some(given) = headers.get(IF_MATCH) else { return Ok(None) };
+        let given = given.to_str().unwrap_or_default().trim();
+        if given == "*" {
+            return Ok(Some(Self::Any));
+        }
+        let revision =
+            given.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(given).parse();
+        let revision =
+            revision.map_err(|_| ApiError::bad_request("If-Match: need a revision, as in \"17\", or *"))?;
+        Ok(Some(Self::Revision(revision)))
+    }
+
+    /// Parses `If-Match`, and fails with 428 if it is missing.
+    fn required(headers: &HeaderMap) -> Result<Self, ApiError> {
+        let missing = || {
+            let detail =
+                "If-Match is required: send the revision that the change is based on, from ETag, or *";
+            ApiError::new(StatusCode::PRECONDITION_REQUIRED, detail)
+        };
+        Self::read(headers)?.ok_or_else(missing)
+    }
+
+    /// Fails with 409 if `what` is no longer at the named revision.
+    fn check(self, what: &str, revision: u64) -> Result<(), ApiError> {
+        match self {
+            Self::Revision(named) if named != revision => {
+                let detail = format!("{what} changed meanwhile: it is at revision {revision}, not {named}");
+                Err(ApiError::new(StatusCode::CONFLICT, detail))
+            }
+            Self::Any | Self::Revision(_) => Ok(()),
+        }
+    }
 }
 
 impl Description<'_> {

@@ -5,8 +5,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use trypema::rules::Rule;
 
-use super::ItemResponse;
-use super::precondition::Precondition;
+use super::{ItemResponse, Precondition};
 use crate::front::http::problem::ApiError;
 use crate::front::http::{Api, Exchange, RouteResult};
 use crate::rules::change::ItemName;

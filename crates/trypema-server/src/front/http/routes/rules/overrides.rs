@@ -9,8 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use trypema::rules::{KeyValues, KeyVerdict, Numbers, Override, Rule, RuleSet, Rules};
 
-use super::ItemResponse;
-use super::precondition::Precondition;
+use super::{ItemResponse, Precondition};
 use crate::front::http::problem::ApiError;
 use crate::front::http::response::json_response;
 use crate::front::http::{Api, Exchange, RouteResult};

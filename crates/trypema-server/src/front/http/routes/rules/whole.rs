@@ -9,8 +9,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use trypema::rules::{Rule, Rules};
 
 use super::one::{ID, no_rule};
-use super::precondition::Precondition;
-use super::with_etag;
+use super::{Precondition, with_etag};
 use crate::background_worker::Worker;
 use crate::config::MAX_RULESET_BYTES;
 use crate::front::http::accounting::must_send;
@@ -133,7 +132,7 @@ impl Api {
         self.rule_store()?;
         let worker = mode.worker();
         let _turn = self.rulesets.acquire(worker).await?;
-        let (body, call) = exchange.body(MAX_RULESET_BYTES.max(self.max_body)).await?;
+        let (body, call) = exchange.body(MAX_RULESET_BYTES.max(self.max_body())).await?;
         // It may be long.
         let read = move || read_document(&body, |document| document.rule_set().err());
         let rules: Rules = self.app().workers().run(worker, read).await??;
@@ -144,7 +143,7 @@ impl Api {
     async fn revert(&self, exchange: Exchange<'_>) -> RouteResult {
         let mode = EditMode::of(&exchange)?;
         self.rule_store()?;
-        let (body, call) = exchange.body(self.max_body).await?;
+        let (body, call) = exchange.body(self.max_body()).await?;
         let RevertRequest { to } = read(&body)?;
         self.edit_ruleset(&call, mode, Some(to), |_, then| Ok((then, EditScope::Everything))).await
     }
