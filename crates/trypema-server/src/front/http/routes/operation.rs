@@ -33,8 +33,6 @@ routes! {
         "Write metrics for Prometheus", "", |about| about.responds("200", "The metrics.");
     "GET, HEAD" "/openapi.json" ADMINISTRATION Open "operation" description boxed,
         "Describe all of this for programs (OpenAPI 3.1)", "", |about| about.responds("200", "The document.");
-    "GET, HEAD" "/uptime" ADMINISTRATION Open "operation" uptime boxed,
-        "Tell for how many seconds metrics have been written", "", |about| about.responds("200", "The seconds.");
     "GET, HEAD" "/" ADMINISTRATION Open "operation" list_routes boxed,
         "List the routes", "", |about| about.responds("200", "The routes.");
 }
@@ -65,11 +63,6 @@ impl Api {
     async fn description(&self, _: Exchange<'_>) -> RouteResult {
         let document = self.app().workers().run(Worker::Operators, openapi::document).await?;
         Ok(response(StatusCode::OK, "application/json", document))
-    }
-
-    async fn uptime(&self, _: Exchange<'_>) -> RouteResult {
-        let since = self.metrics.last.load_full().map_or(0, |last| last.0.ago().as_secs());
-        Ok(response(StatusCode::OK, PLAIN, format!("{since}\n")))
     }
 
     async fn list_routes(&self, _: Exchange<'_>) -> RouteResult {
