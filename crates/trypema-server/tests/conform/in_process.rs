@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 #[cfg(feature = "unstable-testkit")]
-use std::sync::Mutex;
+use std::{io, sync::Mutex};
 
 #[cfg(feature = "unstable-testkit")]
 use tokio::runtime::Builder;
@@ -27,6 +27,30 @@ pub const START: Timestamp = Timestamp::from_micros(1_600_000_000_000_000);
 
 /// The admin token, unless the settings contain one.
 pub const TOKEN: &str = "token-of-the-test";
+
+/// The log of one server.
+#[cfg(feature = "unstable-testkit")]
+#[derive(Default)]
+pub struct Log(Mutex<Vec<u8>>);
+
+#[cfg(feature = "unstable-testkit")]
+impl Log {
+    /// Returns what was written since the last call.
+    pub fn take(&self) -> String {
+        String::from_utf8(std::mem::take(&mut *self.0.lock().unwrap())).unwrap()
+    }
+}
+
+#[cfg(feature = "unstable-testkit")]
+impl io::Write for &Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
 
 /// A server whose clock the test moves.
 pub struct InProcess {
@@ -60,12 +84,12 @@ impl InProcess {
         Self::on(runtime(), address, settings)
     }
 
-    /// Starts a server with these settings, whose log goes to `lines` as JSON, from level `debug` on.
+    /// Starts a server with these settings, whose log goes to `log` as JSON, from level `debug` on.
     #[cfg(feature = "unstable-testkit")]
-    pub fn logging_to(lines: &Arc<Mutex<Vec<u8>>>, settings: &str) -> Self {
+    pub fn logging_to(log: &Arc<Log>, settings: &str) -> Self {
         let subscriber = tracing_subscriber::fmt().json().flatten_event(true).without_time();
         let subscriber = subscriber.with_max_level(tracing_subscriber::filter::LevelFilter::DEBUG);
-        let dispatch = Dispatch::new(subscriber.with_writer(Arc::clone(lines)).finish());
+        let dispatch = Dispatch::new(subscriber.with_writer(Arc::clone(log)).finish());
         // Only the threads of this runtime log there. All tasks of the server run on them.
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)

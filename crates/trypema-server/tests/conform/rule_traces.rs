@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 #[cfg(feature = "unstable-testkit")]
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -18,6 +18,8 @@ use trypema_testkit::rule_trace::{
 
 use crate::client::{Client, Reply};
 use crate::in_process::InProcess;
+#[cfg(feature = "unstable-testkit")]
+use crate::in_process::Log;
 
 /// The traces of checks, and those of reservations.
 fn traces() -> Vec<RuleTrace> {
@@ -219,11 +221,10 @@ fn by_the_line_protocol() {
             |line: &&str| line.starts_with("trypema_") && !others.iter().any(|other| line.contains(other));
         text.lines().filter(is_counted).map(str::to_owned).collect::<Vec<_>>()
     };
-    let logs = [(); 2].map(|()| Arc::<Mutex<Vec<u8>>>::default());
-    let logged = |log: &Mutex<Vec<u8>>| {
-        let text = String::from_utf8(std::mem::take(&mut *log.lock().unwrap())).unwrap();
+    let logs = [(); 2].map(|()| Arc::<Log>::default());
+    let logged = |log: &Log| {
         // What the denial log writes, and requests that were not decided.
-        text.lines().filter(|line| line.contains("\"requests: ")).map(str::to_owned).collect::<Vec<_>>()
+        log.take().lines().filter(|line| line.contains("\"requests: ")).map(str::to_owned).collect::<Vec<_>>()
     };
     let (mut counts, mut denials) = (0, 0);
     for trace in traces() {

@@ -59,7 +59,7 @@ impl ApiError {
             .with_header(CONNECTION, HeaderValue::from_static("close"))
     }
 
-    pub(super) fn unavailable(detail: &'static str) -> Self {
+    pub(super) fn unavailable(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
             .with_header(RETRY_AFTER, HeaderValue::from_static("1"))
     }

@@ -20,7 +20,7 @@ use crate::front::http::{Api, Exchange, RouteResult};
 use crate::refusal::Permission;
 use crate::rules::change::Item;
 use crate::rules::database::{
-    EditScope, HistoryEntry, NoSuchRevision, Page, ProposedRules, Snapshot, StoredRules, Version,
+    EditScope, HistoryEntry, NoSuchRevision, Page, ProposedRules, StoredRules, Version,
 };
 use crate::service::json::{read, read_document};
 use crate::service::{Call, Caller};
@@ -167,26 +167,23 @@ impl Api {
     ) -> RouteResult {
         let (database, worker) = (self.rule_store()?.database(), mode.worker());
         call.begin(Permission::Read)?;
-        let propose = |then| {
-            move |stored: &StoredRules| {
-                let (rules, scope) = make(stored, then)?;
-                Ok::<_, ApiError>(ProposedRules { rules, scope, revision: None })
-            }
+        let (mut snapshot, precondition) = match &mode {
+            EditMode::DryRun(precondition) => (database.snapshot().await?, precondition),
+            EditMode::Apply(who, precondition) => (database.edit(who.name()).await?, precondition),
         };
+        precondition.check(SET, snapshot.stored().version.revision)?;
+        let then = match to {
+            Some(to) => snapshot.at(to).await?,
+            None => Rules::default(),
+        };
+        let propose = move |stored: &StoredRules| {
+            let (rules, scope) = make(stored, then)?;
+            Ok::<_, ApiError>(ProposedRules { rules, scope, revision: None })
+        };
+        let edited = snapshot.finish(propose).await?;
         let edited = match mode {
-            EditMode::DryRun(precondition) => {
-                let mut snapshot = database.snapshot().await?;
-                precondition.check(SET, snapshot.stored().version.revision)?;
-                let then = rules_at(&mut snapshot, to).await?;
-                snapshot.dry_run(propose(then)).await?
-            }
-            EditMode::Apply(who, precondition) => {
-                let mut transaction = database.edit(who.name()).await?;
-                precondition.check(SET, transaction.before().stored().version.revision)?;
-                let then = rules_at(transaction.before(), to).await?;
-                let edited = transaction.finish(propose(then)).await?;
-                self.announce(who.name(), edited).await?
-            }
+            EditMode::DryRun(_) => edited,
+            EditMode::Apply(who, _) => self.announce(who.name(), edited).await?,
         };
         let revision = Some(edited.revision);
         let response = with_etag(self.edit_response(worker, StatusCode::OK, edited).await?, revision);
@@ -244,14 +241,6 @@ impl RulesetPermits {
         // The semaphores are never closed.
         Ok([permits.acquire().await.ok(), queued])
     }
-}
-
-/// Returns the rules after a revision; none if none is asked for.
-async fn rules_at(snapshot: &mut Snapshot<'_>, to: Option<u64>) -> Result<Rules, ApiError> {
-    Ok(match to {
-        Some(to) => snapshot.at(to).await?,
-        None => Rules::default(),
-    })
 }
 
 fn yaml(rules: &Rules) -> RouteResult {
