@@ -8,21 +8,21 @@ use trypema::rules::{
     IfMissing, Numbers, Period, Rule, RuleSet, Rules, Scope, Starts, SuppressedNumbers, TierNumbers,
     WhileBlocked, WindowNumbers,
 };
-use trypema::{CalendarStart, FixedWindowLimit};
-use trypema_testkit::trace::{Limit, Line, What};
+use trypema::{CalendarStart, FixedWindowLimit, Limit};
+use trypema_testkit::trace::{Limit as TracedLimit, Line, What};
 
 /// The id of the only rule.
 pub const RULE: &str = "traced";
 
 /// Returns the only rule, with the limit of a line, or `None` if rules cannot express it.
 pub fn rules_of(line: &Line) -> Option<RuleSet> {
-    let What::Limit(limit) = &line.what else { return None };
+    let What::Limit(traced) = &line.what else { return None };
     // Stickiness is a property of the library's own calls. Rules do not have it.
     if line.text.contains("sticky") {
         return None;
     }
     // A check over HTTP holds nothing, so it skips such a rule.
-    if matches!(limit, Limit::Concurrency(_)) {
+    if matches!(traced.limit, Limit::Concurrency(_)) {
         return None;
     }
     let rule = Rule {
@@ -30,7 +30,7 @@ pub fn rules_of(line: &Line) -> Option<RuleSet> {
         name: None,
         scope: Scope::User,
         key_pattern: Some("{key}".to_owned()),
-        strategy: numbers(limit, &line.text),
+        strategy: numbers(traced, &line.text),
         plan_tiers: Vec::new(),
         endpoints: Vec::new(),
         action: Action::Reject,
@@ -48,18 +48,20 @@ pub fn rules_of(line: &Line) -> Option<RuleSet> {
     RuleSet::compile(&Rules { rules: vec![rule], ..Rules::default() }).ok()
 }
 
-fn numbers(limit: &Limit, text: &str) -> Numbers {
-    match limit {
-        Limit::Absolute(limit, seed) => Numbers::Absolute(WindowNumbers {
+fn numbers(traced: &TracedLimit, text: &str) -> Numbers {
+    // The absolute and the suppressed strategy have them.
+    let options = || traced.compat.unwrap().options;
+    match &traced.limit {
+        Limit::Absolute(limit) => Numbers::Absolute(WindowNumbers {
             limit: limit.capacity(),
             window: Period(limit.window()),
-            group: Some(group(*seed.options.rate_group_size_ms)),
+            group: Some(group(*options().rate_group_size_ms)),
         }),
-        Limit::Suppressed(limit, seed) => Numbers::Suppressed(SuppressedNumbers {
+        Limit::Suppressed(limit) => Numbers::Suppressed(SuppressedNumbers {
             limit: limit.soft(),
             window: Period(limit.window()),
-            group: Some(group(*seed.options.rate_group_size_ms)),
-            hard_limit_factor: Some(*seed.options.hard_limit_factor),
+            group: Some(group(*options().rate_group_size_ms)),
+            hard_limit_factor: Some(*options().hard_limit_factor),
         }),
         Limit::TokenBucket(limits) => {
             let limits = limits.as_slice().iter().map(|limit| BucketLimit {
