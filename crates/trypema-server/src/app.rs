@@ -4,15 +4,16 @@ mod permissions;
 
 use std::fmt::Display;
 use std::sync::Arc;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use arc_swap::ArcSwapOption;
 use serde::Serialize;
 use trypema::RateLimiter;
 use trypema::clock::Clock;
+use trypema::redis::MissingPermission;
 use trypema::rules::{Engine, HashedAttributes, RuleSet};
 
-use self::permissions::Permissions;
 use crate::background_worker::BackgroundWorkers;
 use crate::config::Config;
 use crate::denial_log::DenialLog;
@@ -34,10 +35,11 @@ pub struct App {
     pub(crate) denial_log: DenialLog,
     is_draining: AtomicBool,
     /// The error of the rule set that was read last, if it was invalid.
-    refused_rules: Mutex<Option<String>>,
+    refused_rules: ArcSwapOption<String>,
     watched_source: WatchedSource,
     workers: Arc<BackgroundWorkers>,
-    permissions: Permissions,
+    /// The needed permissions that were missing at the last probe; `None` before the first one.
+    permissions: Mutex<Option<Vec<MissingPermission>>>,
     hashed: Option<Arc<HashedAttributes>>,
 }
 
@@ -112,7 +114,8 @@ impl App {
         let dependencies = LimiterDependencies { clock, observer: store, reservations: reservations.clone() };
         let connected = provider::connect(config, rules, dependencies).await?;
         let EngineAndLimiter { engine, limiter, provider, is_connected } = connected;
-        let (is_draining, refused_rules) = (AtomicBool::new(false), Mutex::new(refused));
+        let (is_draining, refused_rules) =
+            (AtomicBool::new(false), ArcSwapOption::from(refused.map(Arc::new)));
         let denial_log = DenialLog::new(config.values.log_denials);
         let app = Self {
             engine,
@@ -125,7 +128,7 @@ impl App {
             refused_rules,
             watched_source,
             workers,
-            permissions: Permissions::default(),
+            permissions: Mutex::default(),
             hashed,
         };
         app.require_permissions(is_connected).await?;
@@ -173,13 +176,13 @@ impl App {
         self.metrics.rules.replace(&self.engine.rules(), &rules);
         let old = self.engine.replace(rules);
         self.metrics.rules_loaded();
-        *self.refused_rules() = None;
+        self.refused_rules.store(None);
         old
     }
 
     pub(crate) fn rules_refused(&self, why: &dyn Display) {
         self.metrics.reloads.error.add_one();
-        *self.refused_rules() = Some(why.to_string());
+        self.refused_rules.store(Some(Arc::new(why.to_string())));
     }
 
     pub(crate) fn drain(&self) {
@@ -192,7 +195,7 @@ impl App {
     }
 
     pub(crate) fn readiness(&self) -> Readiness {
-        let refused_rules = self.refused_rules().clone();
+        let refused_rules = self.refused_rules.load_full();
         let rule_store = self.rule_store();
         Readiness {
             ready: !self.is_draining(),
@@ -212,7 +215,7 @@ impl App {
                 }
             },
             rules_refused: refused_rules.is_some(),
-            refused_rules,
+            refused_rules: refused_rules.map(|error| error.to_string()),
             warnings: self.warnings(),
             missing_permissions: self.missing_permissions().iter().map(ToString::to_string).collect(),
         }
@@ -234,11 +237,6 @@ impl App {
         self.limiter.hybrid().stats().held_units
     }
 
-    /// Waits until reservations are released whose requests were cancelled while Redis decided them.
-    pub(crate) async fn wait_for_settlements(&self) {
-        self.engine.wait_for_settlements().await;
-    }
-
     /// Returns leased units to Redis. The server calls this after the last request.
     pub(crate) async fn release(&self) {
         if self.provider == Provider::Hybrid {
@@ -256,10 +254,6 @@ impl App {
         let help = "Permissions that the Redis user lacks, by the last probe.";
         text.gauge("trypema_missing_permissions", help, self.missing_permissions().len());
         text.into_text()
-    }
-
-    fn refused_rules(&self) -> MutexGuard<'_, Option<String>> {
-        self.refused_rules.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

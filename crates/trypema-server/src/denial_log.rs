@@ -28,6 +28,35 @@ pub(crate) struct DenialLog {
     left_out: AtomicU64,
 }
 
+/// Writes one line. Keys come from clients, so they are fields, whose control characters are escaped.
+macro_rules! write_line {
+    ($level:expr, $verdict:ident, $request:ident, $mode:ident, $event:expr) => {{
+        let rule = $verdict.decided_by();
+        let wait = $verdict.retry_after();
+        tracing::event!(
+            $level,
+            rule = rule.map(|rule| rule.rule.id.as_str()),
+            name = rule.and_then(|rule| rule.rule.name.as_deref()),
+            key = rule.map(|rule| rule.key),
+            listed_by = $verdict.listed_by(),
+            listed_entry = $verdict.listed_entry(),
+            mode = $mode,
+            cost = rule.map_or_else(|| $request.cost_of("requests"), |rule| rule.cost),
+            unit = rule.and_then(|rule| rule.rule.unit.as_deref()),
+            retry_after_ms = wait.map(milliseconds),
+            scope = rule.and_then(|rule| rule.block_scope()).map(BlockScope::name),
+            block_ends_after_ms = rule.and_then(|rule| rule.decision.block_ends_after()).map(milliseconds),
+            short_count = rule.and_then(|rule| rule.decision.attempts()).map(Attempts::short_count),
+            long_count = rule.and_then(|rule| rule.decision.attempts()).map(Attempts::long_count),
+            missing_attribute = rule.and_then(|rule| rule.missing),
+            missing_unit = rule.and_then(|rule| rule.missing_unit),
+            substitute = rule.filter(|rule| rule.decision.is_substitute()).map(|_| true),
+            "requests: {}",
+            $event
+        );
+    }};
+}
+
 impl DenialLog {
     pub(crate) fn new(setting: LogDenials) -> Self {
         Self { setting, lines_left: AtomicU32::new(SAMPLED), left_out: AtomicU64::new(0) }
@@ -42,10 +71,13 @@ impl DenialLog {
         match verdict.outcome() {
             Outcome::Allowed => {}
             Outcome::Denied if mode != Mode::Peek.name() && self.may_log() => {
-                write_denied(verdict, request, mode)
+                write_line!(Level::INFO, verdict, request, mode, "request denied");
             }
-            Outcome::Denied => write(verdict, request, mode, "request denied"),
-            Outcome::Throttled => write(verdict, request, mode, "request throttled: the client should wait"),
+            Outcome::Denied => write_line!(Level::DEBUG, verdict, request, mode, "request denied"),
+            Outcome::Throttled => {
+                let event = "request throttled: the client should wait";
+                write_line!(Level::DEBUG, verdict, request, mode, event);
+            }
         }
     }
 
@@ -88,41 +120,4 @@ impl DenialLog {
             }
         }
     }
-}
-
-/// Writes one line. Keys come from clients, so they are fields, whose control characters are escaped.
-macro_rules! write_line {
-    ($level:expr, $verdict:ident, $request:ident, $mode:ident, $event:expr) => {{
-        let rule = $verdict.decided_by();
-        let wait = $verdict.retry_after();
-        tracing::event!(
-            $level,
-            rule = rule.map(|rule| rule.rule.id.as_str()),
-            name = rule.and_then(|rule| rule.rule.name.as_deref()),
-            key = rule.map(|rule| rule.key),
-            listed_by = $verdict.listed_by(),
-            listed_entry = $verdict.listed_entry(),
-            mode = $mode,
-            cost = rule.map_or_else(|| $request.cost_of("requests"), |rule| rule.cost),
-            unit = rule.and_then(|rule| rule.rule.unit.as_deref()),
-            retry_after_ms = wait.map(milliseconds),
-            scope = rule.and_then(|rule| rule.block_scope()).map(BlockScope::name),
-            block_ends_after_ms = rule.and_then(|rule| rule.decision.block_ends_after()).map(milliseconds),
-            short_count = rule.and_then(|rule| rule.decision.attempts()).map(Attempts::short_count),
-            long_count = rule.and_then(|rule| rule.decision.attempts()).map(Attempts::long_count),
-            missing_attribute = rule.and_then(|rule| rule.missing),
-            missing_unit = rule.and_then(|rule| rule.missing_unit),
-            substitute = rule.filter(|rule| rule.decision.is_substitute()).map(|_| true),
-            "requests: {}",
-            $event
-        );
-    }};
-}
-
-fn write_denied(verdict: &Verdict, request: &Request<'_>, mode: &'static str) {
-    write_line!(Level::INFO, verdict, request, mode, "request denied");
-}
-
-fn write(verdict: &Verdict, request: &Request<'_>, mode: &'static str, event: &str) {
-    write_line!(Level::DEBUG, verdict, request, mode, event);
 }

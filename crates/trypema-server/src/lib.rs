@@ -11,7 +11,7 @@
 //!  trypema::rules::Engine                memory, Redis or hybrid
 //! ```
 //!
-//! A front end translates each request of its protocol into an `OwnedRequest`, passes it in an operation to
+//! A front end translates each request of its protocol into an `OwnedRequest`, passes it to an operation of
 //! `Service::call`, and translates the answer back. It contains no decision logic.
 
 #![cfg(feature = "service")]

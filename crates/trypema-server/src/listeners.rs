@@ -7,7 +7,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use futures_util::future::join_all;
 use tokio::net::TcpListener;
 use trypema::clock::Clock;
 
@@ -16,35 +15,35 @@ use crate::config::Config;
 use crate::front::http::{Api, Http, RouteListener};
 use crate::logins::LoginGuard;
 use crate::metrics::LoginMetrics;
-use crate::net::{self, Certificates, Listener, Protocol, Registry};
+use crate::net::{self, Acceptor, Certificates, Listener, Protocol, Registry};
 use crate::service::Access;
 use crate::start_error::StartError;
 use crate::tokens::{SharedTokens, Tokens};
 
 /// A listener that a configuration may have.
-struct Row {
+struct ListenerRow {
     /// The setting with its address.
     setting: &'static str,
     /// The component that its log lines about logins begin with.
     component: &'static str,
     /// Listens, unless the listener is off. May add tokens, which are valid at every listener.
     open: fn(setting: &'static str, &Config, &mut Tokens) -> Result<Option<Socket>, StartError>,
-    protocol: fn(&Arc<Api>, Access) -> Arc<dyn Protocol>,
+    protocol: fn(Arc<Api>, Access) -> Arc<dyn Protocol>,
 }
 
 /// All listeners, in the order in which they are opened. The first one is never off.
-const LISTENERS: [Row; 2] = [
-    Row {
+const LISTENERS: [ListenerRow; 2] = [
+    ListenerRow {
         setting: "listen",
         component: "requests",
         open: |setting, config, _| Socket::bind(setting, config.values.listen).map(Some),
-        protocol: |api, access| Arc::new(Http::new(api, RouteListener::Check, access)),
+        protocol: |api, access| Arc::new(Http { api, listener: RouteListener::Check, access }),
     },
-    Row {
+    ListenerRow {
         setting: "admin_listen",
         component: "administration",
         open: administration::open,
-        protocol: |api, access| Arc::new(Http::new(api, RouteListener::Administration, access)),
+        protocol: |api, access| Arc::new(Http { api, listener: RouteListener::Administration, access }),
     },
 ];
 
@@ -91,7 +90,8 @@ impl OpenListeners {
         for row in LISTENERS {
             let Some(socket) = (row.open)(row.setting, config, &mut tokens)? else { continue };
             let guard = LoginGuard::new(row.component, clock.clone(), Arc::clone(logins))?;
-            let protocol = move |api: &Arc<Api>, tokens| (row.protocol)(api, Access { tokens, guard });
+            let protocol =
+                move |api: &Arc<Api>, tokens| (row.protocol)(Arc::clone(api), Access { tokens, guard });
             all.push(Opened { socket, protocol: Box::new(protocol) });
         }
         Ok(Self { all, tokens: Arc::new(ArcSwap::from_pointee(tokens)) })
@@ -120,32 +120,21 @@ impl OpenListeners {
         api: &Arc<Api>,
         registry: &Arc<Registry>,
         certificates: Option<&Arc<Certificates>>,
-    ) -> Listeners {
+    ) -> Vec<Listener> {
         let listener = |opened: Opened| {
             let protocol = (opened.protocol)(api, Arc::clone(&self.tokens));
-            Listener::new(opened.socket.listener, protocol, registry, certificates.cloned())
+            let (registry, certificates) = (Arc::clone(registry), certificates.cloned());
+            Listener {
+                socket: opened.socket.listener,
+                acceptor: Acceptor { protocol, registry, certificates },
+            }
         };
-        Listeners(self.all.into_iter().map(listener).collect())
+        self.all.into_iter().map(listener).collect()
     }
 }
 
 impl fmt::Debug for OpenListeners {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_list().entries(self.sockets()).finish()
-    }
-}
-
-/// All listeners of a server that runs.
-pub(crate) struct Listeners(Vec<Listener>);
-
-impl Listeners {
-    /// Accepts connections on all listeners until it is dropped.
-    pub(crate) async fn accept(&self) {
-        join_all(self.0.iter().map(Listener::accept)).await;
-    }
-
-    /// Serves the connections that the kernel has already accepted, then closes all listeners.
-    pub(crate) fn drain_backlog(self) {
-        self.0.into_iter().for_each(Listener::drain_backlog);
     }
 }

@@ -1,12 +1,10 @@
 //! The counters of the server, and their Prometheus text format.
 
-mod connections;
 mod exposition;
 mod family;
 mod histogram;
-mod http;
+pub(crate) mod http;
 pub(crate) mod limiter;
-mod logins;
 mod process;
 mod reservations;
 mod rules;
@@ -18,11 +16,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use trypema::rules::RuleSet;
 
-pub(crate) use self::http::{HttpMetrics, RouteLabel};
-pub(crate) use connections::ConnectionMetrics;
+pub(crate) use self::http::HttpMetrics;
 pub(crate) use exposition::{CONTENT_TYPE, Exposition, MetricType};
 pub(crate) use family::{Families, Metric, metrics};
-pub(crate) use logins::LoginMetrics;
 pub(crate) use reservations::ReservationMetrics;
 pub(crate) use rules::RuleMetrics;
 pub(crate) use store::StoreMetrics;
@@ -80,6 +76,47 @@ metrics! {
     /// Spans of traces.
     SpanMetrics {
         "trypema_spans_dropped_total", "Spans that could not be sent to the collector." { dropped: Arc<Counter> }
+    }
+
+    /// The number of connections, and of those that the server closed, by reason.
+    ConnectionMetrics {
+        "trypema_connections", "Open connections." { open: AtomicU64 }
+        "trypema_streams", "Open streams: responses that last until either side ends them." { streams: AtomicU64 }
+        "trypema_connections_closed_early_total",
+        "Connections closed by the server. reason: refused (no other could be evicted), evicted (closed for a new one), timed_out, malformed (not HTTP), peer_limit, out_of_memory.",
+        by "reason" {
+            /// Connections that were refused because no existing connection could be evicted.
+            refused: Counter,
+            /// Connections that were evicted to make room for new ones.
+            evicted: Counter,
+            /// Connections that exceeded a timeout.
+            timed_out: Counter,
+            /// Connections that sent malformed HTTP, or a head larger than `max_header_bytes`.
+            malformed: Counter,
+            /// Connections that were refused because their peer had `max_connections_per_peer` open.
+            peer_limit: Counter,
+            /// Connections that were closed because the memory budget was exhausted.
+            out_of_memory: Counter,
+        }
+        "trypema_buffered_bytes",
+        "Bytes of request bodies and unread responses, over all connections; at most max_buffered_bytes." {
+            buffered_bytes: AtomicU64
+        }
+        "trypema_memory_refusals_total", "Requests that were refused because max_buffered_bytes was exhausted." {
+            memory_refusals: Counter
+        }
+    }
+
+    /// The number of requests whose token was rejected.
+    LoginMetrics {
+        "trypema_failed_logins_total",
+        "Requests with a wrong token. reason: wrong_token, or blocked if the address had failed too often.",
+        by "reason" {
+            /// Requests from addresses that were not blocked.
+            wrong_token: Counter,
+            /// Requests from addresses that were blocked after too many failures.
+            blocked: Counter,
+        }
     }
 }
 

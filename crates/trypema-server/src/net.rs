@@ -19,12 +19,13 @@ mod work;
 
 pub use connection::{Instruction, MAX_DECISIONS};
 pub use listener::{Protocol, Serving};
-pub use memory::{Reservation, UNACCOUNTED_BYTES};
+pub use memory::{ReservedMemory, UNACCOUNTED_BYTES};
 pub use registry::Registry;
+pub(crate) use stream::Heads;
 pub use stream::Stream;
 pub use streams::{Delivery, OpenStream};
 pub use work::{NotBegun, Work};
 
-pub(crate) use listener::{Listener, bind};
+pub(crate) use listener::{Acceptor, Listener, bind};
 pub(crate) use nofile::Descriptors;
 pub(crate) use tls::{Certificates, TlsError, in_words};

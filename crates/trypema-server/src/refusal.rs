@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use thiserror::Error;
 use trypema::TrypemaError;
 
 /// The kind of operations that a caller may ask for.
@@ -19,56 +20,44 @@ pub(crate) enum Permission {
 }
 
 /// The reason why an operation was not carried out.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Error)]
 pub(crate) enum Refusal {
     /// The request is malformed.
+    #[error("{0}")]
     Invalid(Cow<'static, str>),
-    /// The path has a `#`, which no client sends.
+    /// nginx passes a `#` on to the application. URL parsers end the path there, and other servers, such as Go's, do not.
+    #[error("invalid path: it has a `#`, which no client sends; a `#` in a path needs to be `%23`")]
     Fragment,
     /// The request has no token, and needs one.
+    #[error(
+        "this needs a {}token: send it as `Authorization: Bearer TOKEN`",
+        if *.0 == Permission::Decide { "caller " } else { "" }
+    )]
     NoToken(Permission),
-    /// The token is unknown.
+    #[error("unknown token")]
     UnknownToken,
-    /// The server has no tokens.
+    #[error("no token is configured on this server; set admin_token")]
     NoTokens,
     /// The token is for other operations.
+    #[error("{0}")]
     Forbidden(&'static str),
     /// Too many wrong tokens came from this address, which is blocked for this time.
+    #[error("too many wrong tokens from this address; wrong tokens are blocked until Retry-After")]
     TooManyLogins(Duration),
-    /// The connection was closed before the request was complete.
+    #[error("the server closed the connection before the request was complete")]
     Closed,
-    /// The connection has too many requests at a time.
+    #[error("the connection has too many requests at a time; retry")]
     TooBusy,
     /// No rule has a counter of this name.
+    #[error("unknown key; use it as responses contain it, for example per-user|user=ann")]
     UnknownKey,
     /// The rules or the store could not decide the request.
-    Failed(TrypemaError),
+    #[error(transparent)]
+    Failed(#[from] TrypemaError),
 }
 
 impl Refusal {
     pub(crate) fn invalid(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::Invalid(detail.into())
-    }
-
-    /// Returns a word for the reason, for protocols without statuses of their own.
-    pub(crate) fn code(&self) -> &'static str {
-        match self {
-            Self::Invalid(_) | Self::Fragment => "invalid",
-            Self::NoToken(_) | Self::UnknownToken | Self::NoTokens => "unauthorized",
-            Self::Forbidden(_) => "forbidden",
-            Self::TooManyLogins(_) => "too_many_logins",
-            Self::Closed => "closed",
-            Self::TooBusy => "busy",
-            Self::UnknownKey => "unknown_key",
-            Self::Failed(TrypemaError::ReservationConflict) => "conflict",
-            Self::Failed(error) if error.is_store_failure() => "unavailable",
-            Self::Failed(_) => "invalid",
-        }
-    }
-}
-
-impl From<TrypemaError> for Refusal {
-    fn from(error: TrypemaError) -> Self {
-        Self::Failed(error)
     }
 }

@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use thiserror::Error;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -22,7 +23,7 @@ use crate::config::{Config, TokenSources};
 use crate::front::http::Api;
 use crate::key_hashing::SecretError;
 use crate::listeners::{AdminAddress, OpenListeners};
-use crate::net::{Certificates, Descriptors, Registry};
+use crate::net::{Certificates, Descriptors, Listener, Registry};
 use crate::permission_watch;
 use crate::rule_watcher;
 use crate::service::Service;
@@ -133,10 +134,12 @@ impl Server {
             None => (None, None),
         };
         let Self { app, config, listeners, registry, certificates, .. } = self;
-        let api = Arc::new(Api::new(Service::new(Arc::clone(&app), spans), &config));
+        let config = Arc::new(config);
+        let api = Arc::new(Api::new(Service { app: Arc::clone(&app), spans }, &config));
         let listeners = listeners.with_protocols(&api, &registry, certificates.as_ref());
+        let accept = || join_all(listeners.iter().map(Listener::accept));
         let (reason, outcome) = tokio::select! {
-            () = listeners.accept() => ("the listeners ended", Ok(())),
+            _ = accept() => ("the listeners ended", Ok(())),
             reason = stop => (reason, Ok(())),
             ended = background.ended() => {
                 tracing::error!("server: background task ended unexpectedly ({ended}); stopping");
@@ -151,10 +154,10 @@ impl Server {
         );
         app.drain();
         tokio::select! {
-            () = listeners.accept() => {}
+            _ = accept() => {}
             () = tokio::time::sleep(config.values.shutdown_delay.0) => {}
         }
-        listeners.drain_backlog();
+        listeners.into_iter().for_each(Listener::drain_backlog);
         stop_all(&app, &registry, &config, sending).await;
         background.stop().await;
         app.denial_log.start_period();
@@ -285,7 +288,7 @@ async fn stop_all(app: &App, registry: &Registry, config: &Config, sending: Opti
         finish(registry, deadline.saturating_sub(idle_grace)).await;
     }
     let (settled, released) =
-        tokio::join!(timeout(left(), app.wait_for_settlements()), timeout(left(), app.release()));
+        tokio::join!(timeout(left(), app.engine().wait_for_settlements()), timeout(left(), app.release()));
     if settled.is_err() {
         tracing::warn!(
             "shutdown: could not release the reservations of cancelled requests in Redis in time; they stay until \

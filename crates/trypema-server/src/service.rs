@@ -1,45 +1,30 @@
 //! Every decision, whichever front end asks for it.
 //!
-//! A front end notes the [arrival](Service::arrived) of a request, [admits](Access::admit) its caller, reads the request,
-//! passes an [`Operation`] to [`Service::call`], and translates the answer or the [`Refusal`] back. A caller is admitted before its
-//! request is read, so that a body without a token costs nothing; `call` demands the [`Caller`] that this gives. The operation asks
-//! the engine, and counts and logs the result, so that no front end can forget to.
+//! A front end notes the [arrival](Service::arrived) of a request, [admits](Access::admit) its caller, reads the request, and passes
+//! it to a method of the [`Call`] that [`Service::call`] returns. It translates the answer or the [`Refusal`] back. A caller is admitted before its request is read, so that a body without a token costs nothing.
 
+mod call;
 mod caller;
 pub(crate) mod json;
-mod operations;
 pub(crate) mod report;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use call::{Call, CounterState, ReservationName};
 pub(crate) use caller::{Access, Caller};
-pub(crate) use operations::{
-    Check, Counter, Explain, Inspect, Release, ReleaseHolder, Renew, ReservationName, Reserve, Reset, Settle,
-};
 
 use crate::app::App;
 use crate::clock::Started;
 use crate::net::{NotBegun, Work};
-use crate::refusal::{Permission, Refusal};
+use crate::refusal::Refusal;
 use crate::spans::{ActiveSpan, Spans};
 
 /// The operations on the rules, for all front ends.
 #[derive(Debug, Clone)]
 pub(crate) struct Service {
-    app: Arc<App>,
-    spans: Option<Arc<Spans>>,
-}
-
-/// An operation that the engine carries out.
-pub(crate) trait Operation {
-    type Answer;
-
-    /// The permission that its caller needs.
-    const PERMISSION: Permission;
-
-    /// Asks the engine, and counts and logs the result.
-    fn run(self, app: &App) -> impl Future<Output = Result<Self::Answer, Refusal>> + Send;
+    pub(crate) app: Arc<App>,
+    pub(crate) spans: Option<Arc<Spans>>,
 }
 
 /// A request that has arrived and is not answered yet.
@@ -51,25 +36,9 @@ pub(crate) struct Arrival {
 }
 
 impl Service {
-    pub(crate) fn new(app: Arc<App>, spans: Option<Arc<Spans>>) -> Self {
-        Self { app, spans }
-    }
-
-    /// Returns the rules, readiness and metrics.
-    pub(crate) fn app(&self) -> &Arc<App> {
-        &self.app
-    }
-
-    /// Carries out an operation for the request that is `work`. No other code asks the engine to decide.
-    pub(crate) async fn call<O: Operation>(
-        &self,
-        caller: &Caller,
-        work: &Work,
-        operation: O,
-    ) -> Result<O::Answer, Refusal> {
-        caller.require(O::PERMISSION)?;
-        work.begin_decision()?;
-        operation.run(&self.app).await
+    /// Returns the operations that an admitted caller may ask for, for the request that is `work`.
+    pub(crate) fn call<'s>(&'s self, caller: Caller, work: &'s Work) -> Call<'s> {
+        Call { app: &self.app, caller, work }
     }
 
     /// Notes the arrival of a request, whose span begins if its `traceparent` is sampled.

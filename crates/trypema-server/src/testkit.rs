@@ -7,19 +7,20 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::Stream as Parts;
 use http::{Request, Response};
+use http_body_util::Either;
 use hyper::body::Incoming;
 
 use crate::app::App;
-use crate::front::http::{Api, ApiError, HttpResponse, Responder, ResponseBody, serve};
+use crate::front::http::{Api, ApiError, HttpResponse, Responder, StreamBody, account_for, serve};
 pub use crate::net::{
-    Delivery, Instruction, MAX_DECISIONS, NotBegun, OpenStream, Protocol, Registry, Reservation, Serving,
+    Delivery, Instruction, MAX_DECISIONS, NotBegun, OpenStream, Protocol, Registry, ReservedMemory, Serving,
     Stream, UNACCOUNTED_BYTES, Work,
 };
 use crate::refusal::Refusal;
 use crate::server::Server;
 use crate::service::json::{CheckRequest, read};
 use crate::service::report::CheckResponse;
-use crate::service::{Caller, Check, Service};
+use crate::service::{Caller, Service};
 use crate::start_error::StartError;
 
 /// Returns the parts of a stream that begins now.
@@ -36,8 +37,12 @@ impl Responder for StreamResponder {
         &self.api
     }
 
-    async fn respond(&self, _: Request<Incoming>, work: Work) -> HttpResponse {
-        self.api.account_for(Response::new(ResponseBody::stream((self.stream)())), work).await
+    async fn respond(&self, _: Request<Incoming>, work: Result<Work, NotBegun>) -> HttpResponse {
+        let stream = Response::new(Either::Right(Box::new(StreamBody::new((self.stream)()))));
+        match work {
+            Ok(work) => account_for(stream, work).await,
+            Err(_) => stream,
+        }
     }
 }
 
@@ -64,7 +69,7 @@ impl Checks {
 
     async fn check(&self, body: &[u8], work: &Work) -> Result<String, Refusal> {
         let (mode, request) = read::<CheckRequest>(body)?.into_parts()?;
-        let verdict = self.0.call(&Caller::proxy(), work, Check { mode, request: &request }).await?;
+        let verdict = self.0.call(Caller::proxy(), work).check(mode, &request).await?;
         // Serialising text and numbers cannot fail.
         Ok(serde_json::to_string(&CheckResponse::new(&verdict, mode)).unwrap_or_default())
     }
@@ -86,7 +91,7 @@ impl Server {
         &mut self,
         protocol: impl FnOnce(Checks) -> Arc<dyn Protocol> + Send + Sync + 'static,
     ) -> Result<SocketAddr, StartError> {
-        self.listeners.add(|api| protocol(Checks(api.service().clone())))
+        self.listeners.add(|api| protocol(Checks(api.service.clone())))
     }
 
     /// Returns the metrics as text, without a connection for them.

@@ -1,6 +1,6 @@
 //! The permissions of the Redis user.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -12,35 +12,9 @@ use crate::rules::cache::Cache;
 use crate::settings::Provider;
 use crate::start_error::StartError;
 
-/// The needed permissions that were missing at the last probe; `None` before the first one.
-#[derive(Debug, Default)]
-pub(super) struct Permissions(Mutex<Option<Vec<MissingPermission>>>);
-
 /// The time that the probe may take at the start, of a Redis that has just answered. After it, the server
 /// starts, and probes later.
 const BUDGET: Duration = Duration::from_secs(5);
-
-/// What a probe has found.
-#[derive(Debug, Default)]
-struct Probed {
-    missing: Vec<MissingPermission>,
-    /// Why a part of the probe did not end, if it did not.
-    failure: Option<String>,
-}
-
-impl Probed {
-    fn add(&mut self, found: Result<Vec<MissingPermission>, String>) {
-        match found {
-            Ok(found) => {
-                let is_new =
-                    |new: &MissingPermission| self.missing.iter().all(|known| known.rule != new.rule);
-                let new: Vec<_> = found.into_iter().filter(is_new).collect();
-                self.missing.extend(new);
-            }
-            Err(failure) => self.failure = Some(failure),
-        }
-    }
-}
 
 impl App {
     /// Probes the permissions of the Redis user at the start, if Redis answers. Otherwise the permission watch
@@ -53,9 +27,9 @@ impl App {
         if self.provider != Provider::Memory && !is_connected {
             return Ok(());
         }
-        let Ok(probed) = timeout(BUDGET, self.probe()).await else { return Ok(()) };
+        let Ok((missing, failure)) = timeout(BUDGET, self.probe()).await else { return Ok(()) };
         let (optional, needed): (Vec<_>, Vec<_>) =
-            probed.missing.into_iter().partition(|missing| missing.is_optional);
+            missing.into_iter().partition(|missing| missing.is_optional);
         for missing in optional {
             tracing::warn!(
                 "store: the Redis user lacks {missing}; the server works without it, but does not check the version \
@@ -65,7 +39,7 @@ impl App {
         if !needed.is_empty() {
             return Err(StartError::MissingPermissions(needed.iter().map(ToString::to_string).collect()));
         }
-        match probed.failure {
+        match failure {
             None => *self.permissions() = Some(Vec::new()),
             Some(why) => tracing::warn!(
                 "store: cannot check the permissions of the Redis user ({why}); starting anyway, and trying again later"
@@ -81,7 +55,7 @@ impl App {
     ///
     /// Redis does not answer.
     pub(crate) async fn probe_permissions(&self) -> Result<Option<Vec<MissingPermission>>, String> {
-        let Probed { mut missing, failure } = self.probe().await;
+        let (mut missing, failure) = self.probe().await;
         if let Some(failure) = failure {
             return Err(failure);
         }
@@ -122,22 +96,32 @@ impl App {
         self.rule_store().and_then(|rule_store| rule_store.cache())
     }
 
-    async fn probe(&self) -> Probed {
-        let mut probed = Probed::default();
+    /// Returns the permissions that are missing, and why a part of the probe did not end, if it did not.
+    async fn probe(&self) -> (Vec<MissingPermission>, Option<String>) {
         let error = |error: TrypemaError| error.to_string();
-        match self.provider {
-            Provider::Memory => {}
-            Provider::Redis => probed.add(self.limiter.redis().missing_permissions().await.map_err(error)),
-            Provider::Hybrid => probed.add(self.limiter.hybrid().missing_permissions().await.map_err(error)),
-        }
+        let mut parts = vec![match self.provider {
+            Provider::Memory => Ok(Vec::new()),
+            Provider::Redis => self.limiter.redis().missing_permissions().await.map_err(error),
+            Provider::Hybrid => self.limiter.hybrid().missing_permissions().await.map_err(error),
+        }];
         if let (Some(cache), Some(rule_store)) = (self.cache(), self.rule_store()) {
             let revision = rule_store.in_force().version.revision;
-            probed.add(cache.missing_permissions(revision).await.map_err(|error| error.to_string()));
+            parts.push(cache.missing_permissions(revision).await.map_err(|error| error.to_string()));
         }
-        probed
+        let (mut missing, mut failure) = (Vec::<MissingPermission>::new(), None);
+        for part in parts {
+            match part {
+                Ok(mut found) => {
+                    found.retain(|new| missing.iter().all(|known| known.rule != new.rule));
+                    missing.append(&mut found);
+                }
+                Err(why) => failure = Some(why),
+            }
+        }
+        (missing, failure)
     }
 
     fn permissions(&self) -> MutexGuard<'_, Option<Vec<MissingPermission>>> {
-        self.permissions.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.permissions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -13,7 +13,6 @@ use trypema::rules::{Engine, RuleSet};
 use super::service::{AdminService, Call, CheckService};
 use super::{elements, failed, print, text};
 use crate::attributes::request_of;
-use crate::refusal::Refusal;
 use crate::service::json::RequestDescription;
 use crate::service::report::ExplainResponse;
 
@@ -377,11 +376,7 @@ fn renewed(response: &Value) -> String {
 /// Explains a request by the rules of a file, with fresh counters.
 fn explain_with_file(file: &Path, request: &Value) -> Result<Value, Box<dyn Error>> {
     let engine = Engine::local(Arc::new(RateLimiter::builder().build()?), RuleSet::read(file)?);
-    let request =
-        RequestDescription::read(request.to_string().as_bytes()).map_err(|refusal| match refusal {
-            Refusal::Invalid(reason) => reason.into_owned(),
-            other => other.code().to_owned(),
-        })?;
+    let request = RequestDescription::read(request.to_string().as_bytes())?;
     let pairs = request.pairs();
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let explanation = runtime.block_on(engine.explain(&request_of(&pairs.sets())))?;

@@ -12,7 +12,6 @@ mod origin;
 mod problem;
 mod query;
 mod response;
-mod response_body;
 mod routes;
 mod text;
 
@@ -21,20 +20,21 @@ use std::sync::Arc;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use tokio::sync::Semaphore;
-use trypema::http::TrustedProxies;
 
+pub(crate) use self::accounting::account_for;
 #[cfg(feature = "unstable-testkit")]
 pub(crate) use self::connection::serve;
 pub(crate) use self::connection::{Http, Responder};
 use self::exchange::Exchange;
 pub(crate) use self::problem::ApiError;
-pub(crate) use self::response_body::ResponseBody;
-use self::routes::{Found, RulesetPermits, SharedText};
-use crate::allowed_origins::AllowedOrigins;
+use self::response::ResponseBody;
+#[cfg(feature = "unstable-testkit")]
+pub(crate) use self::response::StreamBody;
+use self::routes::{MatchedRoute, RulesetPermits, SharedText};
 use crate::app::App;
 use crate::config::Config;
-use crate::forward_auth::Profiles;
-use crate::net::Work;
+use crate::net::{NotBegun, Work};
+use crate::refusal::Refusal;
 use crate::service::Service;
 
 pub(crate) type HttpResponse = Response<ResponseBody>;
@@ -43,13 +43,8 @@ type RouteResult = Result<HttpResponse, ApiError>;
 /// The state that all routes share.
 #[derive(Debug)]
 pub(crate) struct Api {
-    service: Service,
-    origins: AllowedOrigins,
-    max_header: usize,
-    max_body: usize,
-    max_batch: usize,
-    trusted_proxies: TrustedProxies,
-    profiles: Profiles,
+    pub(crate) service: Service,
+    config: Arc<Config>,
     /// Permits to decide a part of a batch.
     batches: Semaphore,
     /// The same for crowded peers.
@@ -67,15 +62,10 @@ pub(crate) enum RouteListener {
 }
 
 impl Api {
-    pub(crate) fn new(service: Service, config: &Config) -> Self {
+    pub(crate) fn new(service: Service, config: &Arc<Config>) -> Self {
         Self {
             service,
-            origins: config.allowed_origins.clone(),
-            max_header: config.values.max_header_bytes,
-            max_body: config.values.max_body_bytes,
-            max_batch: config.values.max_batch,
-            trusted_proxies: config.trusted_proxies.clone(),
-            profiles: config.profiles.clone(),
+            config: Arc::clone(config),
             batches: Semaphore::new(routes::parts_at_a_time(config.provider)),
             crowded_batches: Semaphore::new(1),
             rulesets: RulesetPermits::default(),
@@ -83,18 +73,12 @@ impl Api {
         }
     }
 
+    fn max_body(&self) -> usize {
+        self.config.values.max_body_bytes
+    }
+
     fn app(&self) -> &Arc<App> {
-        self.service.app()
-    }
-
-    #[cfg(feature = "unstable-testkit")]
-    pub(crate) fn service(&self) -> &Service {
-        &self.service
-    }
-
-    /// Accounts for a response until it is sent.
-    pub(crate) async fn account_for(&self, response: HttpResponse, work: Work) -> HttpResponse {
-        accounting::account_for(response, work).await
+        &self.service.app
     }
 }
 
@@ -104,15 +88,20 @@ impl Responder for Http {
     }
 
     /// Answers one request: measures it, traces it, and accounts for its response.
-    async fn respond(&self, request: Request<Incoming>, work: Work) -> HttpResponse {
+    async fn respond(&self, request: Request<Incoming>, work: Result<Work, NotBegun>) -> HttpResponse {
         let traceparent = request.headers().get("traceparent").and_then(|parent| parent.to_str().ok());
         let arrival = self.api.service.arrived(traceparent);
-        let found = Found::new(self.listener, request.method(), request.uri().path());
-        let label = found.label();
-        let response = self.answer(found, request, &work).await;
-        let response = self.api.account_for(response, work).await;
+        let matched = MatchedRoute::new(self.listener, request.method(), request.uri().path());
+        let label = matched.label();
+        let response = match work {
+            Ok(work) => {
+                let response = self.answer(matched, request, &work).await;
+                account_for(response, work).await
+            }
+            Err(not_begun) => ApiError::from(Refusal::from(not_begun)).into_response(),
+        };
         let status = response.status().as_u16();
-        let time = self.api.service.answered(arrival, label.name(), status);
+        let time = self.api.service.answered(arrival, label, status);
         self.api.app().metrics.http.record_response(label, status, time);
         response
     }
@@ -120,18 +109,18 @@ impl Responder for Http {
 
 impl Http {
     /// Answers one request, unless a web page sent it that may not call the server.
-    async fn answer(&self, found: Found, request: Request<Incoming>, work: &Work) -> HttpResponse {
-        let page = if found.is_open_to_pages() {
+    async fn answer(&self, matched: MatchedRoute, request: Request<Incoming>, work: &Work) -> HttpResponse {
+        let page = if matched.is_open_to_pages() {
             None
         } else {
-            match origin::admit(&self.api.origins, request.method(), request.headers()) {
+            match origin::admit(&self.api.config.allowed_origins, request.method(), request.headers()) {
                 Ok(page) => page,
                 Err(error) => return error.into_response(),
             }
         };
         let mut response = match page.and_then(|page| page.preflight()) {
             Some(preflight) => preflight,
-            None => self.dispatch(found, request, work).await.unwrap_or_else(ApiError::into_response),
+            None => self.dispatch(matched, request, work).await.unwrap_or_else(ApiError::into_response),
         };
         if let Some(page) = page {
             page.permit(&mut response);
@@ -140,14 +129,13 @@ impl Http {
     }
 
     /// Calls the handler of a route.
-    async fn dispatch(&self, found: Found, request: Request<Incoming>, work: &Work) -> RouteResult {
+    async fn dispatch(&self, matched: MatchedRoute, request: Request<Incoming>, work: &Work) -> RouteResult {
         if self.listener == RouteListener::Check {
             exchange::refuse_absolute_form(request.uri())?;
         }
-        let permission = found.permission();
-        let caller = exchange::admit(&self.access, permission, request.headers(), work)?;
-        let (route, parameters) = found.into_route()?;
-        let exchange = Exchange { request, work, access: &self.access, caller, parameters };
-        self.api.handle(route, exchange).await
+        let caller = exchange::admit(&self.access, matched.permission(), request.headers(), work)?;
+        let (handler, parameters) = matched.into_handler()?;
+        let call = self.api.service.call(caller, work);
+        self.api.handle(handler, Exchange { request, call, access: &self.access, parameters }).await
     }
 }

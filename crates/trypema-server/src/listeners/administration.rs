@@ -22,12 +22,6 @@ pub struct AdminAddress {
     pub(crate) generated_token: Option<Secret>,
 }
 
-impl AdminAddress {
-    fn new(address: SocketAddr) -> Self {
-        Self { address, token_file: None, generated_token: None }
-    }
-}
-
 /// Opens the listener, and adds a generated token if none is configured. If `admin_listen` is not set and
 /// this fails, the server runs without administration, because checks matter more. A caller token that
 /// is the generated one is always an error.
@@ -64,7 +58,7 @@ fn listen(
     tokens: &mut Tokens,
 ) -> Result<Socket, StartError> {
     let mut socket = Socket::bind(setting, address)?;
-    let mut about = AdminAddress::new(socket.address);
+    let mut about = AdminAddress { address: socket.address, token_file: None, generated_token: None };
     if !tokens.has_administrators() {
         let directory = config.runtime_directory.as_ref();
         let generated = token_file::reuse_or_generate(directory, socket.address.port())?;

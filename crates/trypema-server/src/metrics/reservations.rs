@@ -67,27 +67,19 @@ impl Observer for ReservationMetrics {
             None => rules.entry(event.rule.into()).or_default(),
         };
         rule.advance(now_us);
-        match event.change {
-            ReservationChange::Reserved { expires_in } => {
-                rule.made.add_one();
-                rule.add(now_us, expires_in, 1);
-            }
+        let (count, was_left, expires_in) = match event.change {
+            ReservationChange::Reserved { expires_in } => (&rule.made, None, Some(expires_in)),
             ReservationChange::Renewed { was_left, expires_in } => {
-                rule.renewed.add_one();
-                rule.add(now_us, was_left, -1);
-                rule.add(now_us, expires_in, 1);
+                (&rule.renewed, Some(was_left), Some(expires_in))
             }
-            ReservationChange::Settled { was_left } => {
-                rule.settled.add_one();
-                rule.add(now_us, was_left, -1);
-            }
-            ReservationChange::Released { was_left } => {
-                rule.released.add_one();
-                rule.add(now_us, was_left, -1);
-            }
-            ReservationChange::NotOutstanding => rule.not_outstanding.add_one(),
-            _ => {}
-        }
+            ReservationChange::Settled { was_left } => (&rule.settled, Some(was_left), None),
+            ReservationChange::Released { was_left } => (&rule.released, Some(was_left), None),
+            ReservationChange::NotOutstanding => (&rule.not_outstanding, None, None),
+            _ => return,
+        };
+        count.add_one();
+        was_left.into_iter().for_each(|left| rule.add(now_us, left, -1));
+        expires_in.into_iter().for_each(|left| rule.add(now_us, left, 1));
     }
 }
 

@@ -39,7 +39,8 @@ type RuleCounters = HashMap<Box<str>, RuleEntry, RandomState>;
 /// The counters of one rule.
 #[derive(Debug, Clone)]
 struct RuleEntry {
-    rule: Arc<OutcomeCounters>,
+    decisions: Arc<DecisionMetrics>,
+    units: Arc<UnitMetrics>,
     /// The unit that the rule counts.
     unit: Box<str>,
     /// The match history since the rule was loaded in its current form.
@@ -48,13 +49,6 @@ struct RuleEntry {
     expects_matches: bool,
     /// For a candidate: its decisions compared with those of its live rule, since either was changed.
     compared: Option<Arc<ComparisonMetrics>>,
-}
-
-/// The counters of a rule that stay when it changes.
-#[derive(Debug, Default)]
-struct OutcomeCounters {
-    decisions: DecisionMetrics,
-    units: UnitMetrics,
 }
 
 metrics! {
@@ -119,17 +113,19 @@ impl RuleMetrics {
         self.rule_counters.store(Arc::new(rule_counters));
     }
 
-    /// Counts the decision of each rule about a check, whose cost is what it uses.
-    pub(crate) fn count_check(&self, verdict: &Verdict, mode: Mode) {
+    /// Counts a check: the decision of each rule, whose cost is what it uses, and the rules that skipped it.
+    pub(crate) fn count_check(&self, verdict: &Verdict, request: &Request<'_>, mode: Mode) {
         self.count_verdict(verdict, mode, |units, cost| {
             units.units.add(cost);
             units.used.add(cost);
         });
+        self.count_skipped(verdict, request);
     }
 
-    /// Counts the decision of each rule about a reservation. What it uses is known when it is settled.
-    pub(crate) fn count_reservation(&self, verdict: &Verdict) {
+    /// Counts a reservation like a check. What it uses is known when it is settled.
+    pub(crate) fn count_reservation(&self, verdict: &Verdict, request: &Request<'_>) {
         self.count_verdict(verdict, Mode::Check, |units, cost| units.units.add(cost));
+        self.count_skipped(verdict, request);
     }
 
     /// Counts the decision of each rule. A check spends on all rules or on none, so a rule counts as
@@ -146,7 +142,7 @@ impl RuleMetrics {
         for rule in verdict.rules() {
             let Some(entry) = rule_counters.get(rule.rule.id.as_str()) else { continue };
             entry.history.matched();
-            let counters = &entry.rule.decisions;
+            let counters = &entry.decisions;
             if rule.decision.is_substitute() {
                 self.totals.substitutes.add_one();
             }
@@ -156,7 +152,7 @@ impl RuleMetrics {
                     counters.allowed.add_one();
                     if mode != Mode::Peek && !rule.decision.is_uncounted() {
                         // Reported costs may be absurd; the sum must not wrap at once.
-                        count_cost(&entry.rule.units, rule.cost.min(MAX_UNITS_AT_ONCE));
+                        count_cost(&entry.units, rule.cost.min(MAX_UNITS_AT_ONCE));
                     }
                 }
                 continue;
@@ -177,14 +173,14 @@ impl RuleMetrics {
     /// Counts the rules that skipped a request: because it lacks an attribute of their keys or a cost in their
     /// units, or because it is a check, which cannot hold slots of concurrency rules. Also warns about rules
     /// that never matched a request.
-    pub(crate) fn count_skipped(&self, verdict: &Verdict, request: &Request<'_>) {
+    fn count_skipped(&self, verdict: &Verdict, request: &Request<'_>) {
         let rules = verdict.set();
         let every = rules.applying_upper_bound().div_ceil(MAX_UNSAMPLED).max(1) as u64;
         if verdict.listed_by().is_none() && self.sampled.next().is_multiple_of(every) {
             let rule_counters = self.rule_counters.load();
             let skipped = rules.skipped_rules(request).into_iter().flatten();
             for entry in skipped.filter_map(|skipped| rule_counters.get(skipped.rule.id.as_str())) {
-                entry.rule.decisions.missing.add(every);
+                entry.decisions.missing.add(every);
             }
         }
         let mut unheld = verdict.skipped_rules().peekable();
@@ -194,7 +190,7 @@ impl RuleMetrics {
                 let Some(entry) = rule_counters.get(rule.id.as_str()) else { continue };
                 // It matches the request, so its endpoints and attributes are no mistake.
                 entry.history.matched();
-                entry.rule.decisions.needs_reservation.add_one();
+                entry.decisions.needs_reservation.add_one();
                 tracing::debug!(
                     rule = rule.id,
                     "rules: a check skipped a concurrency rule, which only reservations obey"
@@ -213,7 +209,7 @@ impl RuleMetrics {
         let unmatched_rules = expected.map(|(id, entry)| UnmatchedRule {
             id,
             history: &entry.history,
-            skipped: entry.rule.decisions.missing.get(),
+            skipped: entry.decisions.missing.get(),
         });
         unmatched::warn(unmatched_rules, requests);
     }
@@ -224,8 +220,8 @@ impl RuleMetrics {
         for rule in &settlement.rules {
             let SettledStatus::Settled { reserved, counted, .. } = rule.status else { continue };
             if let Some(entry) = rule_counters.get(rule.rule()) {
-                entry.rule.units.units.add(counted.saturating_sub(reserved).min(MAX_UNITS_AT_ONCE));
-                entry.rule.units.used.add(counted.min(MAX_UNITS_AT_ONCE));
+                entry.units.units.add(counted.saturating_sub(reserved).min(MAX_UNITS_AT_ONCE));
+                entry.units.used.add(counted.min(MAX_UNITS_AT_ONCE));
             }
         }
     }
@@ -246,7 +242,7 @@ impl RuleMetrics {
         let rule_counters = self.rule_counters.load();
         let Ok(applying) = rules.matching(request) else { return };
         for entry in applying.filter_map(|rule| rule_counters.get(rule.id.as_str())) {
-            entry.rule.decisions.error.add_one();
+            entry.decisions.error.add_one();
         }
     }
 
@@ -257,9 +253,9 @@ impl RuleMetrics {
             .map(|(id, entry)| ([("rule", &**id), ("unit", &*entry.unit)], [("candidate", &**id)], entry))
             .collect();
         rules.sort_unstable_by_key(|(_, id, _)| *id);
-        let decisions = rules.iter().map(|(labels, _, entry)| (&labels[..1], &entry.rule.decisions));
+        let decisions = rules.iter().map(|(labels, _, entry)| (&labels[..1], &*entry.decisions));
         DecisionMetrics::write_all(text, decisions);
-        UnitMetrics::write_all(text, rules.iter().map(|(labels, _, entry)| (&labels[..], &entry.rule.units)));
+        UnitMetrics::write_all(text, rules.iter().map(|(labels, _, entry)| (&labels[..], &*entry.units)));
         let compared =
             rules.iter().filter_map(|(_, label, entry)| Some((&label[..], &**entry.compared.as_ref()?)));
         ComparisonMetrics::write_all(text, compared);
@@ -320,7 +316,8 @@ fn build_rule_counters(
             compared.unwrap_or_default()
         });
         let entry = RuleEntry {
-            rule: known.map(|known| Arc::clone(&known.rule)).unwrap_or_default(),
+            decisions: known.map(|known| Arc::clone(&known.decisions)).unwrap_or_default(),
+            units: known.map(|known| Arc::clone(&known.units)).unwrap_or_default(),
             unit: rule.unit_name().into(),
             history: unchanged
                 .map_or_else(|| Arc::new(MatchHistory::new(now)), |known| Arc::clone(&known.history)),

@@ -1,11 +1,11 @@
 //! Metrics of calls to Redis.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
 
+use arc_swap::ArcSwapOption;
 use trypema::TrypemaError;
 use trypema::observer::{Event, Observer, StoreCall};
-use trypema::redis::{RedisFailure, RedisFailureKind};
+use trypema::redis::RedisFailureKind;
 
 use super::histogram::Histogram;
 use super::{Counter, metrics};
@@ -32,9 +32,7 @@ pub(crate) struct StoreMetrics {
     /// Requests that ended with an error because of failed calls.
     pub(crate) undecided: Counter,
     /// The first error since [`StoreMetrics::take_error`].
-    error: Mutex<Option<String>>,
-    /// Whether `error` is set, so that further failures need no lock.
-    has_error: AtomicBool,
+    error: ArcSwapOption<String>,
 }
 
 impl Observer for StoreMetrics {
@@ -45,7 +43,9 @@ impl Observer for StoreMetrics {
         let Some(TrypemaError::RedisError(failure)) = call.error else {
             return self.calls.latency.add(call.latency);
         };
-        self.note_error(failure);
+        if self.error.load().is_none() {
+            self.error.store(Some(Arc::new(failure.to_string())));
+        }
         // A call that was never sent says nothing about the latency of Redis.
         if failure.kind() != RedisFailureKind::Unavailable {
             self.calls.latency.add(call.latency);
@@ -71,14 +71,6 @@ impl StoreMetrics {
 
     /// Returns the first error since the last call of this method.
     pub(crate) fn take_error(&self) -> Option<String> {
-        let error = self.error.lock().unwrap_or_else(PoisonError::into_inner).take();
-        self.has_error.store(false, Ordering::Relaxed);
-        error
-    }
-
-    fn note_error(&self, failure: &RedisFailure) {
-        if !self.has_error.swap(true, Ordering::Relaxed) {
-            *self.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure.to_string());
-        }
+        self.error.swap(None).map(|error| error.to_string())
     }
 }

@@ -113,26 +113,18 @@ impl Connection {
 
     /// Changes the state unless `change` returns `None`. Returns the new state.
     fn update(&self, change: impl Fn(State) -> Option<State>) -> Option<State> {
-        let mut seen = self.state();
-        loop {
-            let next = change(seen)?;
-            match self.replace(seen, next) {
-                Ok(()) => return Some(next),
-                Err(changed) => seen = changed,
-            }
-        }
-    }
-
-    fn replace(&self, seen: State, next: State) -> Result<(), State> {
-        let replaced =
-            self.state.compare_exchange_weak(seen.into(), next.into(), Ordering::AcqRel, Ordering::Acquire);
-        replaced.map(|_| ()).map_err(State::from)
+        let mut next = None;
+        let _ = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |seen| {
+            next = change(seen.into());
+            next.map(u64::from)
+        });
+        next
     }
 
     /// Enters [`Phase::Head`]: a part of a head has arrived. Its time begins once no request is under way.
     pub(super) fn begin_head(&self, now: u32) {
         self.update(|seen| {
-            matches!(seen.phase(), Phase::New | Phase::Idle).then(|| seen.in_phase(Phase::Head, now))
+            matches!(seen.phase, Phase::New | Phase::Idle).then(|| seen.in_phase(Phase::Head, now))
         });
     }
 
@@ -153,7 +145,7 @@ impl Connection {
             return Ok(());
         }
         let begun = self.update(|seen| {
-            let may_begin = seen.is_open() && seen.deciding() < MAX_DECISIONS;
+            let may_begin = seen.is_open() && seen.deciding < MAX_DECISIONS;
             may_begin.then(|| seen.end_phase(previous, now).begin_decision())
         });
         if begun.is_none() {
@@ -178,16 +170,16 @@ impl Connection {
     /// Changes the state at the end of something. A connection that [leaves](Self::leave_if) is closed after its last decision.
     fn leave_phase(&self, change: impl Fn(State) -> State) {
         let next = self.update(|seen| Some(change(seen).closed_after_last_decision()));
-        if next.is_some_and(|next| next.phase() == Phase::Closed) {
+        if next.is_some_and(|next| next.phase == Phase::Closed) {
             self.notify.notify_one();
         }
     }
 
     /// Enters [`Phase::Idle`] if every answer has been written.
     pub(super) fn end_answers(&self, now: u32) {
-        match self.state().phase() {
+        match self.state().phase {
             Phase::Answer => {
-                self.update(|seen| (seen.phase() == Phase::Answer).then(|| seen.in_phase(Phase::Idle, now)));
+                self.update(|seen| (seen.phase == Phase::Answer).then(|| seen.in_phase(Phase::Idle, now)));
             }
             Phase::Working => self.requests.written(now),
             _ => {}
@@ -229,7 +221,7 @@ impl Connection {
 
     /// Returns the instruction in force.
     pub(crate) fn instruction(&self) -> Instruction {
-        match self.state().phase() {
+        match self.state().phase {
             Phase::Closed => Instruction::Close,
             Phase::Leaving => Instruction::Finish,
             _ if self.is_draining.load(Ordering::Acquire) => Instruction::Finish,
@@ -251,19 +243,20 @@ impl Connection {
 
 #[cfg(test)]
 mod tests {
-    use super::super::peer::PeerKey;
+    use trypema::http::AddressKey;
+
     use super::*;
 
     fn connection() -> Connection {
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
-        Connection::new(address, Arc::new(Peer::new(PeerKey::of(address.ip()))), 0, 7)
+        Connection::new(address, Arc::new(Peer::new(AddressKey::of(address.ip()))), 0, 7)
     }
 
     #[test]
     fn a_connection_whose_state_has_changed_is_not_closed() {
         let connection = connection();
         let new = connection.state();
-        assert_eq!((new.phase(), new.age(9)), (Phase::New, 2));
+        assert_eq!((new.phase, new.age(9)), (Phase::New, 2));
         let place = connection.begin_request(9).unwrap();
         connection.begin_decision(place, 9).unwrap();
         assert!(!connection.close_if(new), "it decides");
@@ -304,21 +297,17 @@ mod tests {
     fn a_connection_is_idle_after_its_last_request() {
         let connection = connection();
         let places = [(); 2].map(|()| connection.begin_request(7).unwrap());
-        assert_eq!(connection.state().phase(), Phase::Body);
+        assert_eq!(connection.state().phase, Phase::Body);
         connection.begin_decision(places[0], 8).unwrap();
-        assert_eq!(
-            (connection.state().phase(), connection.state().age(9)),
-            (Phase::Body, 1),
-            "the other one"
-        );
+        assert_eq!((connection.state().phase, connection.state().age(9)), (Phase::Body, 1), "the other one");
         connection.begin_decision(places[1], 8).unwrap();
-        assert_eq!(connection.state().phase(), Phase::Working);
+        assert_eq!(connection.state().phase, Phase::Working);
         connection.end_request(places[0], Phase::Answer, 9);
         connection.begin_head(9);
-        assert_eq!(connection.state().phase(), Phase::Working);
+        assert_eq!(connection.state().phase, Phase::Working);
         connection.end_request(places[1], Phase::Answer, 9);
-        assert_eq!(connection.state().phase(), Phase::Answer);
+        assert_eq!(connection.state().phase, Phase::Answer);
         connection.end_answers(9);
-        assert_eq!(connection.state().phase(), Phase::Idle);
+        assert_eq!(connection.state().phase, Phase::Idle);
     }
 }

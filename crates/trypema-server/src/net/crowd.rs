@@ -90,40 +90,31 @@ pub(super) fn spawn(
     is_crowded: impl Fn() -> bool + Send + 'static,
     task: impl Future<Output = ()> + Send + 'static,
 ) {
-    let moving =
-        MovingTask { main: Handle::current(), crowd, is_crowded: Box::new(is_crowded), task: Box::pin(task) };
-    moving.run_on_main();
+    let (main, is_crowded) = (Handle::current(), Box::new(is_crowded));
+    MovingTask { main, crowd, is_crowded, task: Box::pin(task) }.spawn();
 }
 
 impl MovingTask {
-    fn run_on_main(self) {
-        let main = self.main.clone();
+    /// Spawns the task on the runtime where it belongs now. It moves once it belongs to the other one.
+    fn spawn(self) {
+        let is_on_crowd = self.belongs_to_crowd();
+        let (main, crowd) = (self.main.clone(), Arc::clone(&self.crowd));
+        let runtime = if is_on_crowd { crowd.handle() } else { None }.unwrap_or(&main).clone();
         let mut task = Some(self);
-        main.spawn(poll_fn(move |context| {
+        runtime.spawn(poll_fn(move |context| {
             let Some(moving) = &mut task else { return Poll::Ready(()) };
-            if !(moving.is_crowded)() || moving.crowd.handle().is_none() {
+            if moving.belongs_to_crowd() == is_on_crowd {
+                // Timers, and tasks that others share, such as the one that sends calls to Redis, belong to the main runtime.
+                let _context = is_on_crowd.then(|| main.enter());
                 return moving.task.as_mut().poll(context);
             }
-            task.take().into_iter().for_each(Self::run_on_crowd);
+            task.take().into_iter().for_each(Self::spawn);
             Poll::Ready(())
         }));
     }
 
-    fn run_on_crowd(self) {
-        let crowd = Arc::clone(&self.crowd);
-        let Some(runtime) = crowd.handle() else { return self.run_on_main() };
-        let main = self.main.clone();
-        let mut task = Some(self);
-        runtime.spawn(poll_fn(move |context| {
-            let Some(moving) = &mut task else { return Poll::Ready(()) };
-            if (moving.is_crowded)() {
-                // Timers, and tasks that others share, such as the one that sends calls to Redis, belong to the main runtime.
-                let _context = main.enter();
-                return moving.task.as_mut().poll(context);
-            }
-            task.take().into_iter().for_each(Self::run_on_main);
-            Poll::Ready(())
-        }));
+    fn belongs_to_crowd(&self) -> bool {
+        (self.is_crowded)() && self.crowd.handle().is_some()
     }
 }
 

@@ -25,14 +25,14 @@ type EvictionRank = (u8, u64, u32, Reverse<u64>);
 impl Connection {
     /// Whether a decision protects the connection. One that has taken longer than [`PROTECTED`] does not.
     pub(super) fn is_deciding(&self, seen: State, now: u32) -> bool {
-        if seen.deciding() == 0 {
+        if seen.deciding == 0 {
             return false;
         }
         let is_late = |request: &super::requests::RequestState| {
             request.phase == RequestPhase::Deciding && request.age(now) >= PROTECTED_TICKS
         };
         // A decision that begins now may not be among the requests yet.
-        self.requests.all().filter(is_late).count() < usize::from(seen.deciding())
+        self.requests.all().filter(is_late).count() < usize::from(seen.deciding)
     }
 
     /// Returns the eviction rank of this connection in the state `seen`, or `None` if it must not be evicted. The registry first evicts
@@ -40,7 +40,7 @@ impl Connection {
     /// then idle ones. Within a rank, it evicts the one that holds most memory without progress, then the one that has waited longest,
     /// then the oldest.
     pub(super) fn eviction_rank(&self, seen: State, now: u32) -> Option<EvictionRank> {
-        let rank = match seen.phase() {
+        let rank = match seen.phase {
             Phase::New | Phase::Head => 2,
             Phase::Body if seen.has_no_request() => 2,
             Phase::Answer if seen.age(now) >= STALL_TICKS => 1,
@@ -101,12 +101,14 @@ mod tests {
     use std::net::SocketAddr;
     use std::sync::Arc;
 
-    use super::super::peer::{Peer, PeerKey};
+    use trypema::http::AddressKey;
+
+    use super::super::peer::Peer;
     use super::*;
 
     fn connection(sequence: u64, now: u32) -> Connection {
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
-        Connection::new(address, Arc::new(Peer::new(PeerKey::of(address.ip()))), sequence, now)
+        Connection::new(address, Arc::new(Peer::new(AddressKey::of(address.ip()))), sequence, now)
     }
 
     fn rank(connection: &Connection, now: u32) -> Option<EvictionRank> {

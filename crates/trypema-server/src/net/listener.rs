@@ -50,23 +50,29 @@ pub trait Protocol: Send + Sync {
     fn serve(self: Arc<Self>, stream: Stream) -> Serving;
 }
 
-/// Accepts connections, and holds everything that their tasks share.
-struct Acceptor {
-    protocol: Arc<dyn Protocol>,
-    registry: Arc<Registry>,
-    certificates: Option<Arc<Certificates>>,
+/// A listening socket, and everything that the tasks of its connections share.
+pub(crate) struct Listener {
+    pub(crate) socket: TcpListener,
+    pub(crate) acceptor: Acceptor,
 }
 
-impl Acceptor {
+/// Spawns the tasks of connections.
+pub(crate) struct Acceptor {
+    pub(crate) protocol: Arc<dyn Protocol>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) certificates: Option<Arc<Certificates>>,
+}
+
+impl Listener {
     /// Accepts connections until the future is dropped.
-    async fn run(&self, listener: &TcpListener) {
+    pub(crate) async fn accept(&self) {
         let mut last_warning: Option<Started> = None;
         let mut accepted: u32 = 0;
         loop {
-            self.registry.wait_for_capacity().await;
-            match listener.accept().await {
+            self.acceptor.registry.wait_for_capacity().await;
+            match self.socket.accept().await {
                 Ok((stream, peer)) => {
-                    self.spawn_connection(stream, peer);
+                    self.acceptor.spawn_connection(stream, peer);
                     accepted = accepted.wrapping_add(1);
                     if accepted.is_multiple_of(ACCEPTS_PER_YIELD) {
                         tokio::task::yield_now().await;
@@ -88,16 +94,18 @@ impl Acceptor {
     }
 
     /// Serves the connections that the kernel has already accepted, then closes the socket.
-    fn drain_backlog(&self, listener: TcpListener) {
+    pub(crate) fn drain_backlog(self) {
         // Calls `accept` of the standard library, because Tokio may not have polled the socket's readiness yet.
-        let Ok(listener) = listener.into_std() else { return };
-        while let Ok((stream, peer)) = listener.accept() {
+        let Ok(socket) = self.socket.into_std() else { return };
+        while let Ok((stream, peer)) = socket.accept() {
             if let Ok(stream) = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream)) {
-                self.spawn_connection(stream, peer);
+                self.acceptor.spawn_connection(stream, peer);
             }
         }
     }
+}
 
+impl Acceptor {
     /// Admits a connection, and spawns the task that serves it.
     fn spawn_connection(&self, stream: TcpStream, peer_address: SocketAddr) {
         let slot = match self.registry.admit(peer_address) {
@@ -105,7 +113,7 @@ impl Acceptor {
             Err(AdmitError::PeerLimit) => return self.registry.hold_refused(stream),
             Err(AdmitError::Full) => return,
         };
-        let crowd = self.registry.crowd_runtime();
+        let crowd = Arc::clone(&self.registry.crowd);
         let stream = if slot.is_crowded() { crowd.register(stream) } else { Ok(stream) };
         let Ok(stream) = stream else { return };
         // Responses are small and written at once, so Nagle's algorithm would only delay them.
@@ -115,38 +123,10 @@ impl Acceptor {
         let task = async move {
             if let Some(inner) = establish(stream, &slot, certificates.as_deref()).await {
                 // Its future is boxed only now, so that a task which waits for the first byte stays small.
-                protocol.serve(Stream { inner, slot }).await;
+                protocol.serve(Stream::new(inner, slot)).await;
             }
         };
         crowd::spawn(crowd, move || peer_slot.is_crowded(), task);
-    }
-}
-
-/// A listening socket and the acceptor of its connections.
-pub(crate) struct Listener {
-    socket: TcpListener,
-    acceptor: Acceptor,
-}
-
-impl Listener {
-    pub(crate) fn new(
-        socket: TcpListener,
-        protocol: Arc<dyn Protocol>,
-        registry: &Arc<Registry>,
-        certificates: Option<Arc<Certificates>>,
-    ) -> Self {
-        let acceptor = Acceptor { protocol, registry: Arc::clone(registry), certificates };
-        Self { socket, acceptor }
-    }
-
-    /// Accepts connections until the future is dropped.
-    pub(crate) async fn accept(&self) {
-        self.acceptor.run(&self.socket).await;
-    }
-
-    /// Serves the connections that the kernel has already accepted, then closes the socket.
-    pub(crate) fn drain_backlog(self) {
-        self.acceptor.drain_backlog(self.socket);
     }
 }
 

@@ -48,7 +48,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A part of the memory budget. Dropping it releases the memory.
 #[derive(Debug)]
-pub struct Reservation {
+pub struct ReservedMemory {
     registry: Arc<Registry>,
     connection: Arc<Connection>,
     bytes: u64,
@@ -62,7 +62,7 @@ struct EvictionCandidate<'c> {
     stalled_for: u32,
 }
 
-impl Reservation {
+impl ReservedMemory {
     /// Grows the reservation to `bytes`. Returns whether there was room. A reservation never shrinks.
     pub(crate) async fn grow_to(&mut self, bytes: usize) -> bool {
         let more = (bytes as u64).saturating_sub(self.bytes);
@@ -86,7 +86,7 @@ impl Reservation {
     }
 }
 
-impl Drop for Reservation {
+impl Drop for ReservedMemory {
     fn drop(&mut self) {
         self.registry.release(&self.connection, self.bytes);
     }
@@ -95,48 +95,35 @@ impl Drop for Reservation {
 impl ConnectionSlot {
     /// Reserves memory for a body, or for a response that is about to be written. Returns `None` if there
     /// is no room.
-    pub async fn reserve(&self, bytes: usize) -> Option<Reservation> {
+    pub async fn reserve(&self, bytes: usize) -> Option<ReservedMemory> {
         let mut reservation = self.reserve_nothing();
         reservation.grow_to(bytes).await.then_some(reservation)
     }
 
-    fn reserve_nothing(&self) -> Reservation {
+    fn reserve_nothing(&self) -> ReservedMemory {
         let (registry, connection) = (Arc::clone(&self.registry), Arc::clone(&self.connection));
-        Reservation { registry, connection, bytes: 0 }
+        ReservedMemory { registry, connection, bytes: 0 }
     }
 
     /// Reserves memory if there is room without closing a connection.
-    pub(super) fn try_reserve(&self, bytes: u64) -> Option<Reservation> {
-        let has_room = self.registry.try_hold(&self.connection, bytes);
+    pub(super) fn try_reserve(&self, bytes: usize) -> Option<ReservedMemory> {
+        let has_room = self.registry.try_hold(&self.connection, bytes as u64);
         has_room.then(|| {
-            let mut reservation = self.reserve_nothing();
-            reservation.bytes = bytes;
-            reservation
+            let mut reserved = self.reserve_nothing();
+            reserved.bytes = bytes as u64;
+            reserved
         })
-    }
-
-    /// Accounts for a part of a response until the client has read it, if there is room without closing a connection.
-    pub(super) fn try_hold_unread(&self, bytes: u64) -> bool {
-        let has_room = self.registry.try_hold(&self.connection, bytes);
-        if has_room {
-            self.connection.add_unread(bytes);
-        }
-        has_room
     }
 
     /// Accounts for a response until the client has read it. Returns whether there is room.
     pub(crate) async fn hold_response(&self, bytes: usize) -> bool {
-        let has_room = self.registry.reserve(&self.connection, bytes as u64).await;
-        if has_room {
-            self.connection.add_unread(bytes as u64);
-        }
-        has_room
+        let reserved = self.reserve(bytes).await;
+        reserved.map(|reserved| reserved.into_unread_response(bytes)).is_some()
     }
 
     /// Accounts for a response that must be sent, even if it exceeds the budget.
     pub(crate) fn force_hold_response(&self, bytes: usize) {
-        self.registry.force_hold(&self.connection, bytes as u64);
-        self.connection.add_unread(bytes as u64);
+        self.reserve_nothing().into_unread_response(bytes);
     }
 
     /// Releases the memory of all responses. The caller has written every byte of them.
@@ -241,12 +228,12 @@ impl Registry {
             let (held, state) = (connection.held_bytes(), connection.state());
             let stalled_for = connection.stalled_for(now);
             let is_larger = connection.peer.key != requester.peer.key && connection.peer.held_bytes() > share;
-            match state.phase() {
+            match state.phase {
                 _ if held == 0 => {}
                 Phase::Closed => freed += held,
                 Phase::Leaving => {}
                 // It does nothing else.
-                _ if connection.is_deciding(state, now) && state.requests() == state.deciding() => {}
+                _ if connection.is_deciding(state, now) && state.requests == state.deciding => {}
                 _ if is_larger || stalled_for >= STALL_TICKS => {
                     candidates.push(EvictionCandidate { connection, state, held, stalled_for });
                 }

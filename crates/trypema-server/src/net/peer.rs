@@ -1,38 +1,19 @@
 //! Peers: the connections and the memory of one client address.
 
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use tokio::sync::Semaphore;
+use trypema::http::AddressKey;
 
 /// The number of batches of one peer that the server decides at a time. Batches of all peers take turns, so
 /// a peer that sends a thousand batches delays only itself.
 const BATCHES_PER_PEER: usize = 2;
 
-/// The key of a peer: an IPv4 address, or an IPv6 /64 network, because providers assign a /64 to one
-/// customer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum PeerKey {
-    V4(Ipv4Addr),
-    V6([u16; 4]),
-}
-
-impl PeerKey {
-    pub(super) fn of(address: IpAddr) -> Self {
-        match address.to_canonical() {
-            IpAddr::V4(address) => Self::V4(address),
-            IpAddr::V6(address) => {
-                let [a, b, c, d, ..] = address.segments();
-                Self::V6([a, b, c, d])
-            }
-        }
-    }
-}
-
 /// The resources that all connections of one peer use.
 #[derive(Debug)]
 pub(super) struct Peer {
-    pub(super) key: PeerKey,
+    /// An IPv4 address, or an IPv6 /64 network, because providers assign a /64 to one customer.
+    pub(super) key: AddressKey,
     /// The number of open connections. Only changed under the registry's lock.
     pub(super) open_connections: AtomicUsize,
     /// The bytes of the memory budget that these connections hold.
@@ -46,7 +27,7 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    pub(super) fn new(key: PeerKey) -> Self {
+    pub(super) fn new(key: AddressKey) -> Self {
         Self {
             key,
             open_connections: AtomicUsize::new(0),
@@ -67,19 +48,5 @@ impl Peer {
 
     pub(super) fn release(&self, bytes: u64) {
         self.held_bytes.fetch_sub(bytes, Ordering::Relaxed);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_peer_is_an_ipv4_address_or_an_ipv6_network() {
-        let key = |text: &str| PeerKey::of(text.parse().unwrap_or_else(|error| panic!("{text}: {error}")));
-        assert_eq!(key("192.0.2.1"), key("::ffff:192.0.2.1"));
-        assert_ne!(key("192.0.2.1"), key("192.0.2.2"));
-        assert_eq!(key("2001:db8:1:2::1"), key("2001:db8:1:2:ffff:ffff:ffff:ffff"));
-        assert_ne!(key("2001:db8:1:2::1"), key("2001:db8:1:3::1"));
     }
 }

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::sync::SemaphorePermit;
-use trypema::http::TrustedProxies;
+use trypema::http::{AddressKey, TrustedProxies};
 
 use super::connection::{Connection, Instruction};
 use super::crowd::{CROWDED_CONNECTIONS, CrowdRuntime};
 use super::log_throttle::LogThrottle;
 use super::nofile::{Descriptors, MAX_CLOSING};
-use super::peer::{Peer, PeerKey};
+use super::peer::Peer;
 use super::state::Phase;
 use super::streams::Streams;
 use super::timeouts::Timeouts;
@@ -52,7 +52,7 @@ pub struct Registry {
     pub(super) streams: Streams,
     table: Mutex<ConnectionTable>,
     /// Runs the connections of crowded peers.
-    crowd: Arc<CrowdRuntime>,
+    pub(super) crowd: Arc<CrowdRuntime>,
     /// Sockets over the limit of their peer, each with the tick in which it was accepted.
     refused_sockets: Mutex<VecDeque<(u32, StdTcpStream)>>,
 }
@@ -72,7 +72,7 @@ pub(super) struct ConnectionTable {
     pub(super) slots: Vec<Option<Arc<Connection>>>,
     free: Vec<usize>,
     /// The peers that have a connection open.
-    peers: HashMap<PeerKey, Arc<Peer>>,
+    peers: HashMap<AddressKey, Arc<Peer>>,
     /// The slot at which the next search for a connection to evict begins.
     pub(super) eviction_cursor: usize,
     /// The number of connections that were admitted so far.
@@ -117,7 +117,7 @@ impl Registry {
     /// Admits a new connection to a slot. If all slots are taken, evicts another connection.
     pub(super) fn admit(self: &Arc<Self>, peer_address: SocketAddr) -> Result<ConnectionSlot, AdmitError> {
         let mut table = self.lock_table();
-        let peer = table.peer(PeerKey::of(peer_address.ip()));
+        let peer = table.peer(AddressKey::of(peer_address.ip()));
         self.check_peer_limit(&peer, peer_address.ip())?;
         table.admitted += 1;
         let connection =
@@ -161,10 +161,6 @@ impl Registry {
             );
         }
         Err(AdmitError::PeerLimit)
-    }
-
-    pub(super) fn crowd_runtime(&self) -> Arc<CrowdRuntime> {
-        Arc::clone(&self.crowd)
     }
 
     /// Whether the peer of a connection has more than [`CROWDED_CONNECTIONS`] open.
@@ -263,16 +259,12 @@ impl ConnectionTable {
     }
 
     /// Returns the peer of a key, or a new one if it has no connection open.
-    fn peer(&self, key: PeerKey) -> Arc<Peer> {
+    fn peer(&self, key: AddressKey) -> Arc<Peer> {
         self.peers.get(&key).map_or_else(|| Arc::new(Peer::new(key)), Arc::clone)
     }
 }
 
 impl ConnectionSlot {
-    pub(super) fn registry(&self) -> &Arc<Registry> {
-        &self.registry
-    }
-
     /// Whether the peer has so many connections that they are served with low priority.
     pub(crate) fn is_crowded(&self) -> bool {
         self.registry.is_crowded(&self.connection)
@@ -290,7 +282,7 @@ impl ConnectionSlot {
     }
 
     pub(super) fn begin_first_head(&self) {
-        if self.connection.state().phase() == Phase::New {
+        if self.connection.state().phase == Phase::New {
             self.begin_head();
         }
     }

@@ -25,6 +25,16 @@ pub(super) enum RequestPhase {
     BufferedPart = 6,
 }
 
+/// The phases by their numbers.
+const PHASES: [RequestPhase; 6] = [
+    RequestPhase::Reading,
+    RequestPhase::Deciding,
+    RequestPhase::Unread,
+    RequestPhase::Streaming,
+    RequestPhase::UnreadPart,
+    RequestPhase::BufferedPart,
+];
+
 /// A snapshot of a request's state.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RequestState {
@@ -39,15 +49,7 @@ impl RequestState {
     }
 
     fn of(word: u64) -> Option<Self> {
-        let phase = match word & 0xff {
-            1 => RequestPhase::Reading,
-            2 => RequestPhase::Deciding,
-            3 => RequestPhase::Unread,
-            4 => RequestPhase::Streaming,
-            5 => RequestPhase::UnreadPart,
-            6 => RequestPhase::BufferedPart,
-            _ => return None,
-        };
+        let phase = *PHASES.get(usize::try_from(word & 0xff).ok()?.checked_sub(1)?)?;
         Some(Self { phase, since: u32::try_from(word >> 32).unwrap_or(u32::MAX) })
     }
 }

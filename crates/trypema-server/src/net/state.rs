@@ -25,12 +25,26 @@ pub(crate) enum Phase {
     Closed = 7,
 }
 
+/// The phases by their numbers.
+const PHASES: [Phase; 8] = [
+    Phase::New,
+    Phase::Idle,
+    Phase::Head,
+    Phase::Body,
+    Phase::Working,
+    Phase::Answer,
+    Phase::Leaving,
+    Phase::Closed,
+];
+
 /// A snapshot of a connection's state: its phase, the tick at which that began, and the number of its requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct State {
-    phase: Phase,
-    deciding: u8,
-    requests: u8,
+    pub(super) phase: Phase,
+    /// The number of requests that are being decided.
+    pub(super) deciding: u8,
+    /// The number of requests, whatever they wait for.
+    pub(super) requests: u8,
     /// The number of requests that are being read.
     bodies: u8,
     since: u32,
@@ -41,23 +55,9 @@ impl State {
         Self { phase: Phase::New, deciding: 0, requests: 0, bodies: 0, since: now }
     }
 
-    pub(super) fn phase(self) -> Phase {
-        self.phase
-    }
-
     /// Returns the number of ticks that the phase has lasted.
     pub(super) fn age(self, now: u32) -> u32 {
         now.saturating_sub(self.since)
-    }
-
-    /// Returns the number of requests, whatever they wait for.
-    pub(super) fn requests(self) -> u8 {
-        self.requests
-    }
-
-    /// Returns the number of requests that are being decided.
-    pub(super) fn deciding(self) -> u8 {
-        self.deciding
     }
 
     /// Whether the connection may begin a request or a decision.
@@ -127,16 +127,7 @@ impl From<State> for u64 {
 impl From<u64> for State {
     fn from(word: u64) -> Self {
         let [phase, deciding, requests, bodies, a, b, c, d] = word.to_le_bytes();
-        let phase = match phase {
-            0 => Phase::New,
-            1 => Phase::Idle,
-            2 => Phase::Head,
-            3 => Phase::Body,
-            4 => Phase::Working,
-            5 => Phase::Answer,
-            6 => Phase::Leaving,
-            _ => Phase::Closed,
-        };
+        let phase = PHASES.get(usize::from(phase)).copied().unwrap_or(Phase::Closed);
         Self { phase, deciding, requests, bodies, since: u32::from_le_bytes([a, b, c, d]) }
     }
 }

@@ -2,14 +2,14 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 use super::connection::Connection;
-use super::memory::Reservation;
+use super::memory::ReservedMemory;
 use super::registry::Registry;
 use super::requests::RequestPhase;
 use super::state::Phase;
@@ -27,29 +27,25 @@ const STREAMS_SHARE: u64 = 4;
 #[derive(Debug)]
 pub(super) struct Streams {
     max: u64,
-    is_ending: AtomicBool,
-    notify: Notify,
+    /// Whether all streams shall end.
+    is_ending: watch::Sender<bool>,
 }
 
 impl Streams {
     pub(super) fn new(max_connections: usize) -> Self {
         let max = (max_connections as u64 / STREAMS_SHARE).clamp(1, MAX_STREAMS);
-        Self { max, is_ending: AtomicBool::new(false), notify: Notify::new() }
+        Self { max, is_ending: watch::Sender::new(false) }
     }
 
     /// Tells all streams to end.
     pub(super) fn end(&self) {
-        self.is_ending.store(true, Ordering::Release);
-        self.notify.notify_waiters();
+        self.is_ending.send_replace(true);
     }
 
     /// Waits until streams shall end.
-    async fn told_to_end(&self) {
-        let mut notified = std::pin::pin!(self.notify.notified());
-        notified.as_mut().enable();
-        if !self.is_ending.load(Ordering::Acquire) {
-            notified.await;
-        }
+    async fn ending(&self) {
+        // The sender lives as long as the registry.
+        let _ = self.is_ending.subscribe().wait_for(|is_ending| *is_ending).await;
     }
 }
 
@@ -71,13 +67,13 @@ pub struct OpenStream {
     delivery: Delivery,
     /// The number of parts whose bytes the client has not read, of those behind a window.
     unread_parts: Arc<AtomicUsize>,
-    told_to_end: Pin<Box<dyn Future<Output = ()> + Send>>,
+    ending: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
 impl Work {
     /// Turns the request into one whose answer is a stream. Fails if there are too many streams, or the server is stopping.
     pub fn into_stream(mut self, delivery: Delivery) -> Result<OpenStream, Self> {
-        let registry = Arc::clone(self.registry());
+        let registry = Arc::clone(&self.registry);
         if !registry.begin_stream(&self.connection) {
             return Err(self);
         }
@@ -85,30 +81,27 @@ impl Work {
             self.after = Phase::Answer;
         }
         self.begin_answer(RequestPhase::Streaming);
-        let told_to_end = Box::pin(async move { registry.streams.told_to_end().await });
-        Ok(OpenStream { work: Arc::new(self), delivery, unread_parts: Arc::default(), told_to_end })
+        let ending = Box::pin(async move { registry.streams.ending().await });
+        Ok(OpenStream { work: Arc::new(self), delivery, unread_parts: Arc::default(), ending })
     }
 }
 
 impl OpenStream {
     /// Whether the server is stopping, and so the stream shall end. Otherwise, `context` is woken when it is.
-    pub fn poll_told_to_end(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        self.told_to_end.as_mut().poll(context)
+    pub fn poll_ending(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.ending.as_mut().poll(context)
     }
 
     /// Returns the next part of the stream, to be sent now. Returns `None` if there is no memory for it; the stream should then end.
     pub fn part(&self, bytes: Bytes) -> Option<Bytes> {
-        let length = bytes.len() as u64;
+        let reserved = self.work.try_reserve(bytes.len())?;
         match self.delivery {
             Delivery::Buffer => {
-                if !self.work.try_hold_unread(length) {
-                    return None;
-                }
+                reserved.into_unread_response(bytes.len());
                 self.work.enter(RequestPhase::BufferedPart);
                 Some(bytes)
             }
             Delivery::Window => {
-                let reserved = self.work.try_reserve(length)?;
                 self.unread_parts.fetch_add(1, Ordering::AcqRel);
                 self.work.enter(RequestPhase::UnreadPart);
                 let (work, unread_parts) = (Arc::clone(&self.work), Arc::clone(&self.unread_parts));
@@ -121,7 +114,7 @@ impl OpenStream {
 
 impl Drop for OpenStream {
     fn drop(&mut self) {
-        self.work.registry().metrics.streams.fetch_sub(1, Ordering::Relaxed);
+        self.work.registry.metrics.streams.fetch_sub(1, Ordering::Relaxed);
         self.work.connection.peer.streams.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -130,7 +123,7 @@ impl Drop for OpenStream {
 struct UnreadPart {
     work: Arc<Work>,
     unread_parts: Arc<AtomicUsize>,
-    _reserved: Reservation,
+    _reserved: ReservedMemory,
 }
 
 impl Drop for UnreadPart {
@@ -144,7 +137,7 @@ impl Drop for UnreadPart {
 impl Registry {
     /// Counts another stream of a connection. Returns whether there is room for it; a server that is stopping has none.
     fn begin_stream(&self, connection: &Connection) -> bool {
-        if self.streams.is_ending.load(Ordering::Acquire) {
+        if *self.streams.is_ending.borrow() {
             return false;
         }
         let is_counted = |count: &AtomicU64, max: u64| {
@@ -181,10 +174,10 @@ mod tests {
     #[tokio::test]
     async fn streams_are_told_to_end_once_and_for_all() {
         let streams = Streams::new(8);
-        let mut told = std::pin::pin!(streams.told_to_end());
+        let mut told = std::pin::pin!(streams.ending());
         assert!(told.as_mut().now_or_never().is_none());
         streams.end();
         told.await;
-        streams.told_to_end().await;
+        streams.ending().await;
     }
 }

@@ -57,7 +57,7 @@ impl Registry {
         let timeouts = &self.timeouts;
         for connection in self.lock_table().connections() {
             let state = connection.state();
-            let timeout = match state.phase() {
+            let timeout = match state.phase {
                 Phase::New | Phase::Idle => timeouts.idle,
                 Phase::Head => timeouts.head,
                 Phase::Body | Phase::Answer => timeouts.body,
@@ -66,10 +66,10 @@ impl Registry {
                 Phase::Closed => continue,
             };
             let mut is_late = state.age(now) > timeout;
-            if !is_late && state.requests() > 0 {
+            if !is_late && state.requests > 0 {
                 match timeouts.unread(connection, now) {
                     Some(0) => {}
-                    Some(unread) if unread < usize::from(state.requests()) => connection.finish(),
+                    Some(unread) if unread < usize::from(state.requests) => connection.finish(),
                     _ => is_late = true,
                 }
             }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use thiserror::Error;
 
-use super::memory::Reservation;
+use super::memory::ReservedMemory;
 use super::registry::ConnectionSlot;
 use super::requests::RequestPhase;
 use super::state::Phase;
@@ -67,7 +67,7 @@ impl Work {
     }
 
     /// Returns `bytes` as an answer that is unread until the last copy of it is dropped. `reserved` is its part of the memory budget.
-    pub fn into_unread(self, bytes: Bytes, reserved: Option<Reservation>) -> Bytes {
+    pub fn into_unread(self, bytes: Bytes, reserved: Option<ReservedMemory>) -> Bytes {
         self.begin_answer(RequestPhase::Unread);
         // The memory first: the request is the last that others wait for.
         Bytes::from_owner(Unread { bytes, _held: (reserved, self) })

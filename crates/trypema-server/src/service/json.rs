@@ -1,8 +1,6 @@
-//! Requests in JSON: attribute sets, costs and a mode.
+//! Requests in JSON.
 
-mod attributes;
-mod costs;
-mod reservation;
+mod values;
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -11,30 +9,27 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeOwned, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use trypema::rules::{Document, InvalidRules};
+use trypema::rules::{Document, InvalidRules, ReserveOptions};
 
-use self::costs::Cost;
-pub(crate) use self::reservation::{ReleaseRequest, RenewRequest, ReserveRequest, SettleRequest};
+use self::values::{Cost, Text, Ttl, settled_costs, visited};
+use super::ReservationName;
 use crate::attributes::{Attributes, Costs, OwnedRequest, OwnedSet};
 use crate::mode::Mode;
 use crate::refusal::Refusal;
 
 /// The most characters of a parser's message that an answer repeats.
 const MAX_SHOWN_CHARACTERS: usize = 300;
-
-/// Returns the error of a parser for a refused part of a document.
-fn as_error<E: Error>(refusal: Refusal) -> E {
-    match refusal {
-        Refusal::Invalid(reason) => E::custom(reason),
-        other => E::custom(other.code()),
-    }
-}
+/// The most attribute sets of a request. The engine has the same limit; this one bounds the memory of a
+/// request that the engine would refuse.
+const MAX_SETS: usize = 32;
+/// The longest id that a caller can choose, in bytes, as in the library.
+const MAX_ID: usize = 128;
 
 /// Declares requests: either `attributes` with `cost` or `costs`, or `sets`; and fields of their own.
 macro_rules! requests {
     ($($(#[$about:meta])* $name:ident { $($(#[$of_field:meta])* $field:ident: $kind:ty,)* })*) => {$(
         $(#[$about])*
-        #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
+        #[derive(Debug, Deserialize, JsonSchema)]
         #[serde(deny_unknown_fields)]
         #[schemars(extend("oneOf" = [
             {"required": ["attributes"], "not": {"required": ["cost", "costs"]}},
@@ -43,34 +38,33 @@ macro_rules! requests {
         pub(crate) struct $name {
             /// The attributes of the request, for example `{"user": "ann", "endpoint": "/search", "method": "GET",
             /// "plan": "free", "ip": "203.0.113.9"}`.
-            #[serde(default, deserialize_with = "crate::service::json::not_null")]
-            #[schemars(with = "crate::attributes::Attributes")]
-            attributes: Option<crate::attributes::Attributes>,
+            #[serde(default, deserialize_with = "not_null")]
+            #[schemars(with = "Attributes")]
+            attributes: Option<Attributes>,
             /// The cost of the request in the unit `requests`. Excludes `costs`.
-            #[serde(default, deserialize_with = "crate::service::json::not_null")]
-            #[schemars(with = "crate::service::json::Cost")]
-            cost: Option<crate::service::json::Cost>,
+            #[serde(default, deserialize_with = "not_null")]
+            #[schemars(with = "Cost")]
+            cost: Option<Cost>,
             /// The costs of the request by unit, for example `{"tokens": 4200}`. Excludes `cost`.
-            #[serde(default, deserialize_with = "crate::service::json::not_null")]
-            #[schemars(with = "crate::attributes::Costs")]
-            costs: Option<crate::attributes::Costs>,
+            #[serde(default, deserialize_with = "not_null")]
+            #[schemars(with = "Costs")]
+            costs: Option<Costs>,
             /// Several attribute sets, which are decided together, all or nothing. Excludes `attributes`, `cost`
             /// and `costs`.
-            #[serde(default, deserialize_with = "crate::service::json::not_null")]
-            #[schemars(with = "crate::service::json::DescribedSets")]
-            sets: Option<crate::service::json::DescribedSets>,
+            #[serde(default, deserialize_with = "not_null")]
+            #[schemars(with = "DescribedSets")]
+            sets: Option<DescribedSets>,
             $($(#[$of_field])* $field: $kind,)*
         }
 
         impl $name {
-            fn request(&mut self) -> Result<crate::attributes::OwnedRequest, crate::refusal::Refusal> {
+            fn request(&mut self) -> Result<OwnedRequest, Refusal> {
                 let Self { attributes, cost, costs, sets, .. } = self;
-                crate::service::json::request_of_parts(attributes.take(), *cost, costs.take(), sets.take())
+                request_of_parts(attributes.take(), *cost, costs.take(), sets.take())
             }
         }
     )*};
 }
-use requests;
 
 requests! {
     /// A request to check.
@@ -81,6 +75,77 @@ requests! {
     }
     /// A request to explain.
     RequestDescription {}
+    /// A request to reserve its estimated cost.
+    ReserveRequest {
+        /// The time for which the reservation lasts, unless it is renewed.
+        #[serde(default)]
+        ttl: Ttl,
+        /// An id that the caller chooses, so that it can repeat the request: the same id, attributes and costs
+        /// return the same reservation until it expires. Any caller that knows the id can settle the reservation,
+        /// so it should be hard to guess, as a UUID is.
+        #[serde(default, deserialize_with = "text")]
+        #[schemars(with = "String", length(min = 1, max = MAX_ID))]
+        id: Option<String>,
+    }
+}
+
+/// Declares requests that name a reservation: by its text, or by its id and the attributes of its request.
+macro_rules! requests_on_reservations {
+    ($($(#[$about:meta])* $name:ident { $($(#[$of_field:meta])* $field:ident: $kind:ty,)* })*) => {$(
+        $(#[$about])*
+        #[derive(Debug, Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields)]
+        #[schemars(extend("oneOf" = [
+            {"required": ["reservation"], "not": {"anyOf": [{"required": ["id"]}, {"required": ["attributes"]}, {"required": ["sets"]}]}},
+            {"required": ["id", "attributes"], "not": {"required": ["sets"]}},
+            {"required": ["id", "sets"], "not": {"required": ["attributes"]}},
+        ]))]
+        pub(crate) struct $name {
+            /// The text of the reservation. Excludes `id`.
+            #[serde(default, deserialize_with = "text")]
+            #[schemars(with = "String")]
+            reservation: Option<String>,
+            /// The id that the caller chose, together with the `attributes` or `sets` of the request.
+            #[serde(default, deserialize_with = "text")]
+            #[schemars(with = "String", length(min = 1, max = MAX_ID))]
+            id: Option<String>,
+            /// The attributes of the request that reserved.
+            #[serde(default, deserialize_with = "not_null")]
+            #[schemars(with = "Attributes")]
+            attributes: Option<Attributes>,
+            /// The attribute sets of the request that reserved. Their costs do not matter.
+            #[serde(default, deserialize_with = "not_null")]
+            #[schemars(with = "DescribedSets")]
+            sets: Option<DescribedSets>,
+            $($(#[$of_field])* pub(crate) $field: $kind,)*
+        }
+
+        impl $name {
+            /// Returns the name of the reservation.
+            pub(crate) fn named(&mut self) -> Result<ReservationName, Refusal> {
+                let Self { reservation, id, attributes, sets, .. } = self;
+                reservation_name(reservation.take(), id.take(), attributes.take(), sets.take())
+            }
+        }
+    )*};
+}
+
+requests_on_reservations! {
+    /// A request to settle a reservation.
+    SettleRequest {
+        /// The costs that the request really had, by unit. A unit without a cost keeps its estimate, also
+        /// `requests`.
+        #[schemars(schema_with = "settled_costs")]
+        costs: Costs,
+    }
+    /// A request to release a reservation.
+    ReleaseRequest {}
+    /// A request to renew a reservation.
+    RenewRequest {
+        /// The time for which the reservation lasts from now on.
+        #[serde(default)]
+        ttl: Ttl,
+    }
 }
 
 /// One of several attribute sets of a request.
@@ -100,35 +165,12 @@ struct SetDescription {
     costs: Option<Costs>,
 }
 
-/// Reads an optional field that may be left out, but not be `null`.
-fn not_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
-    T::deserialize(deserializer).map(Some)
-}
-
-/// The most attribute sets of a request. The engine has the same limit; this one bounds the memory of a
-/// request that the engine would refuse.
-const MAX_SETS: usize = 32;
-
 /// At most [`MAX_SETS`] attribute sets.
 #[derive(Debug, JsonSchema)]
 #[schemars(transparent)]
 struct DescribedSets(#[schemars(length(min = 1, max = MAX_SETS))] Vec<SetDescription>);
 
-impl<'de> Deserialize<'de> for DescribedSets {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_seq(DescribedSetsVisitor)
-    }
-}
-
-struct DescribedSetsVisitor;
-
-impl<'de> Visitor<'de> for DescribedSetsVisitor {
-    type Value = DescribedSets;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of attribute sets")
-    }
-
+visited! { DescribedSets, deserialize_seq, expects "a list of attribute sets",
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<DescribedSets, A::Error> {
         let mut sets = Vec::new();
         while let Some(Object(set)) = list.next_element::<Object<SetDescription>>()? {
@@ -139,6 +181,16 @@ impl<'de> Visitor<'de> for DescribedSetsVisitor {
         }
         Ok(DescribedSets(sets))
     }
+}
+
+/// Reads an optional field that may be left out, but not be `null`.
+fn not_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
+/// Reads a text, which may be left out, but not be `null`.
+fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    Text::deserialize(deserializer).map(|Text(text)| Some(text.into_owned()))
 }
 
 impl RequestDescription {
@@ -152,6 +204,23 @@ impl CheckRequest {
     /// Returns the mode and the request.
     pub(crate) fn into_parts(mut self) -> Result<(Mode, OwnedRequest), Refusal> {
         self.request().map(|request| (self.mode, request))
+    }
+}
+
+impl ReserveRequest {
+    /// Returns the request, and the options of the reservation.
+    pub(crate) fn into_parts(mut self) -> Result<(OwnedRequest, ReserveOptions), Refusal> {
+        let request = self.request()?;
+        let Self { ttl: Ttl(ttl), id, .. } = self;
+        let options = ReserveOptions::new(ttl)?;
+        let options = match id {
+            Some(id) if id.is_empty() || id.len() > MAX_ID => {
+                return Err(Refusal::invalid(format!("id: need 1 to {MAX_ID} bytes")));
+            }
+            Some(id) => options.with_id(id)?,
+            None => options,
+        };
+        Ok((request, options))
     }
 }
 
@@ -189,6 +258,27 @@ impl SetDescription {
         }
         let requests = cost.map(|Cost(cost)| cost);
         Ok(OwnedSet { attributes, requests, costs: costs.unwrap_or_default() })
+    }
+}
+
+fn reservation_name(
+    text: Option<String>,
+    id: Option<String>,
+    attributes: Option<Attributes>,
+    sets: Option<DescribedSets>,
+) -> Result<ReservationName, Refusal> {
+    match (text, id, attributes.is_some() || sets.is_some()) {
+        (Some(text), None, false) => Ok(ReservationName::Text(text)),
+        (None, Some(id), true) => {
+            Ok(ReservationName::Id(id, request_of_parts(attributes, None, None, sets)?))
+        }
+        (None, Some(_), false) => {
+            Err(Refusal::invalid("`id` needs the `attributes` or `sets` of the request that reserved"))
+        }
+        (None, None, _) => {
+            Err(Refusal::invalid("missing field `reservation`, or `id` with `attributes` or `sets`"))
+        }
+        (Some(_), ..) => Err(Refusal::invalid("`reservation` excludes `id`, `attributes` and `sets`")),
     }
 }
 
@@ -270,109 +360,4 @@ pub(crate) fn read_batch(body: &[u8], max: usize) -> Result<Vec<(Mode, OwnedRequ
 }
 
 #[cfg(test)]
-mod tests {
-    use trypema::rules::AttributeSet;
-
-    use super::*;
-
-    fn refusal_of(body: &str) -> String {
-        let body = body.as_bytes();
-        let read = if is_batch(body) { read_batch(body, 2).map(drop) } else { read_one(body).map(drop) };
-        match read.expect_err("the body is invalid") {
-            Refusal::Invalid(reason) => reason.into_owned(),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn read_one(body: &[u8]) -> Result<(Mode, OwnedRequest), Refusal> {
-        read::<CheckRequest>(body)?.into_parts()
-    }
-
-    #[test]
-    fn errors_name_the_problem_and_its_location() {
-        let cases = [
-            ("", "EOF while parsing"),
-            ("{}", "missing field `attributes`"),
-            (r#"{"attributes":{},"price":1}"#, "unknown field `price`"),
-            (r#"{"attributes":{},"costs":1}"#, "expected an object of costs by unit"),
-            (r#"{"attributes":{},"costs":{"tokens":-1}}"#, "integer `-1`, expected a cost: a whole number"),
-            (r#"{"attributes":{},"costs":{"tokens":0.5}}"#, "floating point `0.5`, expected a cost"),
-            (r#"{"attributes":{},"costs":{"tokens":"9"}}"#, "expected a cost"),
-            (r#"{"attributes":{},"costs":{"tokens":1,"tokens":2}}"#, "is given twice"),
-            (r#"{"attributes":{},"cost":1,"costs":{"tokens":1}}"#, "`cost` beside `costs`"),
-            (r#"{"sets":[{"attributes":{},"cost":1,"costs":{}}]}"#, "`cost` beside `costs`"),
-            (r#"{"attributes":{},"sets":[{"attributes":{}}]}"#, "`sets` excludes `attributes`"),
-            (r#"{"cost":1,"sets":[{"attributes":{}}]}"#, "`sets` excludes `attributes`"),
-            (r#"{"sets":[]}"#, "need at least one set"),
-            (r#"{"sets":[{}]}"#, "missing field `attributes`"),
-            (r#"{"sets":[{"attributes":{},"mode":"peek"}]}"#, "unknown field `mode`"),
-            (r#"{"costs":{"tokens":1}}"#, "missing field `attributes`, or `sets`"),
-            (r#"{"attributes":{"user":1}}"#, "expected a text at line 1 column 23"),
-            (r#"{"attributes":{"user":"a","user":"b"}}"#, r#"attribute "user" is given twice"#),
-            (r#"{"attributes":{"ip":"203.0.113.9:80"}}"#, "ip: need an address"),
-            (r#"{"attributes":["user=a","user=b"]}"#, r#"attribute "user" is given twice"#),
-            (r#"{"attributes":["user"]}"#, r#"needs the form "user=ann""#),
-            (r#"{"attributes":["=ann"]}"#, "an attribute's name needs"),
-            (r#"{"attributes":"user=ann"}"#, "expected an object of texts, or a list of texts"),
-            (r#"{"attributes":{},"cost":-1}"#, "expected a cost: a whole number, 0 or more"),
-            (r#"{"attributes":{},"cost":1.5}"#, "expected a cost: a whole number, 0 or more"),
-            (
-                r#"{"attributes":{},"cost":18446744073709551616}"#,
-                "expected a cost: a whole number, 0 or more",
-            ),
-            (r#"{"attributes":{},"mode":"burn"}"#, "unknown variant `burn`"),
-            (r#"[[{"user":"bob"},2,"peek"]]"#, "expected an object"),
-            (r#"{"attributes":{}} x"#, "trailing characters"),
-            (r#"[{"attributes":{}},{"attributes":{}},{"attributes":{}}]"#, "the maximum is 2 (max_batch)"),
-            (&format!("{{\"{}\": 1}}", "x".repeat(100_000)), "xxx… at line 1 column 100003"),
-            (&"[".repeat(200_000), "expected an object"),
-            (&r#"{"attributes":"#.repeat(200_000), "expected a text"),
-        ];
-        for (body, expected) in cases {
-            let detail = refusal_of(body);
-            assert!(detail.contains(expected), "{body:.60}: {detail}");
-        }
-    }
-
-    /// Returns the mode of a request, and its sets: attributes, and costs in `requests` and in `tokens`.
-    #[allow(clippy::type_complexity, reason = "only for comparisons")]
-    fn parsed(body: &str) -> (Mode, Vec<(Vec<(String, String)>, Option<u64>, Option<u64>)>) {
-        let (mode, request) = read_one(body.as_bytes()).unwrap_or_else(|refusal| panic!("{refusal:?}"));
-        let (pairs, owned) = (request.pairs(), |text: &&str| (*text).to_owned());
-        let of_set = |set: &AttributeSet<'_>| {
-            let attributes = set.attributes().iter().map(|(name, value)| (owned(name), owned(value)));
-            (attributes.collect(), set.cost_of("requests"), set.cost_of("tokens"))
-        };
-        (mode, pairs.sets().iter().map(of_set).collect())
-    }
-
-    fn pair(name: &str, value: &str) -> (String, String) {
-        (name.to_owned(), value.to_owned())
-    }
-
-    #[test]
-    fn attributes_may_be_a_list() {
-        let (mode, sets) = parsed(r#"{"attributes": ["user=ann", "endpoint=/a?b=c", "na\u006de="]}"#);
-        let attributes = vec![pair("user", "ann"), pair("endpoint", "/a?b=c"), pair("name", "")];
-        assert_eq!((mode, sets), (Mode::Check, vec![(attributes, Some(1), None)]));
-    }
-
-    #[test]
-    fn escapes_are_understood() {
-        let (mode, sets) = parsed(r#" {"attributes": {"\u0075ser": "a\nb"}, "cost": 3, "mode": "record"}"#);
-        assert_eq!((mode, sets), (Mode::Record, vec![(vec![pair("user", "a\nb")], Some(3), None)]));
-    }
-
-    #[test]
-    fn costs_and_sets_are_read() {
-        let (_, sets) = parsed(r#"{"attributes": {}, "costs": {"tokens": 4200}}"#);
-        assert_eq!(sets, [(vec![], Some(1), Some(4_200))]);
-        let (mode, sets) = parsed(
-            r#"{"sets": [{"attributes": {"user": "ann"}, "costs": {"requests": 0, "tokens": 7}},
-                {"attributes": ["tenant=acme"], "cost": 2}], "mode": "peek"}"#,
-        );
-        assert_eq!(mode, Mode::Peek);
-        let of_tenant = (vec![pair("tenant", "acme")], Some(2), None);
-        assert_eq!(sets, [(vec![pair("user", "ann")], Some(0), Some(7)), of_tenant]);
-    }
-}
+mod tests;

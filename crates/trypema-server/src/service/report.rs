@@ -23,6 +23,18 @@ use crate::mode::Mode;
 pub(crate) struct CheckResponse<'a> {
     /// Whether the request may proceed.
     allowed: bool,
+    #[serde(flatten)]
+    summary: Summary<'a>,
+    /// Every rule that applies, by priority.
+    rules: Vec<RuleReport<'a>>,
+    /// The concurrency rules that the check skipped, because only a reservation can hold units.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    skipped: Vec<SkippedRule<'a>>,
+}
+
+/// The decision without its rules.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Summary<'a> {
     outcome: OutcomeName,
     /// Milliseconds, rounded up, after which the request would be allowed if no other request comes; 0 if
     /// it is allowed now, `null` if it never will be.
@@ -35,11 +47,24 @@ pub(crate) struct CheckResponse<'a> {
     /// The entry of that list: a value, or the network that contains the address.
     #[serde(skip_serializing_if = "Option::is_none")]
     listed_entry: Option<&'a str>,
-    /// Every rule that applies, by priority.
-    rules: Vec<RuleReport<'a>>,
-    /// The concurrency rules that the check skipped, because only a reservation can hold units.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    skipped: Vec<SkippedRule<'a>>,
+}
+
+impl<'a> From<&'a Verdict> for Summary<'a> {
+    fn from(verdict: &'a Verdict) -> Self {
+        Self {
+            outcome: match verdict.outcome() {
+                Outcome::Allowed => OutcomeName::Allowed,
+                _ if is_by_store(verdict) => OutcomeName::Unavailable,
+                _ if verdict.is_blocked() => OutcomeName::Blocked,
+                Outcome::Throttled => OutcomeName::Throttled,
+                Outcome::Denied => OutcomeName::Denied,
+            },
+            retry_after_ms: milliseconds(verdict.retry_after()),
+            decided_by: verdict.decided_by().map(|rule| rule.rule.id.as_str()),
+            listed_by: verdict.listed_by(),
+            listed_entry: verdict.listed_entry(),
+        }
+    }
 }
 
 /// A rule that applies to a request, and that a check skips.
@@ -60,7 +85,7 @@ const HOLDS_NOTHING: &str = "a check holds nothing; this rule limits reservation
 /// The outcome of a request.
 #[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum OutcomeName {
+enum OutcomeName {
     /// The request may proceed.
     Allowed,
     /// The request must wait for `retry_after_ms` and be sent again; nothing was spent.
@@ -73,18 +98,6 @@ pub(super) enum OutcomeName {
     /// The request must not proceed, because the store is unavailable and `on_store_failure` says so. The
     /// cause is the server, not the caller.
     Unavailable,
-}
-
-impl OutcomeName {
-    pub(super) fn of(verdict: &Verdict) -> Self {
-        match verdict.outcome() {
-            Outcome::Allowed => Self::Allowed,
-            _ if is_by_store(verdict) => Self::Unavailable,
-            _ if verdict.is_blocked() => Self::Blocked,
-            Outcome::Throttled => Self::Throttled,
-            Outcome::Denied => Self::Denied,
-        }
-    }
 }
 
 /// The decision of one rule.
@@ -197,14 +210,10 @@ fn is_by_store(verdict: &Verdict) -> bool {
 impl<'a> CheckResponse<'a> {
     pub(crate) fn new(verdict: &'a Verdict, mode: Mode) -> Self {
         let counted = |rule: &RuleDecision<'_>| (mode == Mode::Record).then(|| !rule.decision.is_uncounted());
-        let outcome = OutcomeName::of(verdict);
+        let summary = Summary::from(verdict);
         Self {
-            allowed: matches!(outcome, OutcomeName::Allowed),
-            outcome,
-            retry_after_ms: milliseconds(verdict.retry_after()),
-            decided_by: verdict.decided_by().map(|rule| rule.rule.id.as_str()),
-            listed_by: verdict.listed_by(),
-            listed_entry: verdict.listed_entry(),
+            allowed: matches!(summary.outcome, OutcomeName::Allowed),
+            summary,
             // Candidates never affect a request, so they are left out.
             rules: verdict
                 .rules()

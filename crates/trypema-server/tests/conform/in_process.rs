@@ -2,9 +2,16 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+#[cfg(feature = "unstable-testkit")]
+use std::{io, sync::Mutex};
 
+#[cfg(feature = "unstable-testkit")]
+use tokio::runtime::Builder;
+use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+#[cfg(feature = "unstable-testkit")]
+use tracing::Dispatch;
 use trypema::clock::{ManualClock, Timestamp};
 use trypema::rules::RuleSet;
 use trypema_server::{App, Config, Interrupted, Server, Settings};
@@ -21,6 +28,30 @@ pub const START: Timestamp = Timestamp::from_micros(1_600_000_000_000_000);
 /// The admin token, unless the settings contain one.
 pub const TOKEN: &str = "token-of-the-test";
 
+/// The log of one server.
+#[cfg(feature = "unstable-testkit")]
+#[derive(Default)]
+pub struct Log(Mutex<Vec<u8>>);
+
+#[cfg(feature = "unstable-testkit")]
+impl Log {
+    /// Returns what was written since the last call.
+    pub fn take(&self) -> String {
+        String::from_utf8(std::mem::take(&mut *self.0.lock().unwrap())).unwrap()
+    }
+}
+
+#[cfg(feature = "unstable-testkit")]
+impl io::Write for &Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// A server whose clock the test moves.
 pub struct InProcess {
     pub app: Arc<App>,
@@ -33,6 +64,8 @@ pub struct InProcess {
     admin: Admin,
     stop: Option<oneshot::Sender<()>>,
     served: Option<JoinHandle<Result<(), Interrupted>>>,
+    /// The runtime of this server alone.
+    runtime: Option<Runtime>,
 }
 
 impl InProcess {
@@ -48,6 +81,28 @@ impl InProcess {
 
     /// Starts a server with these settings on this address.
     pub fn listening(address: &str, settings: &str) -> Self {
+        Self::on(runtime(), address, settings)
+    }
+
+    /// Starts a server with these settings, whose log goes to `log` as JSON, from level `debug` on.
+    #[cfg(feature = "unstable-testkit")]
+    pub fn logging_to(log: &Arc<Log>, settings: &str) -> Self {
+        let subscriber = tracing_subscriber::fmt().json().flatten_event(true).without_time();
+        let subscriber = subscriber.with_max_level(tracing_subscriber::filter::LevelFilter::DEBUG);
+        let dispatch = Dispatch::new(subscriber.with_writer(Arc::clone(log)).finish());
+        // Only the threads of this runtime log there. All tasks of the server run on them.
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .on_thread_start(move || std::mem::forget(tracing::dispatcher::set_default(&dispatch)))
+            .build()
+            .unwrap();
+        let mut service = Self::on(&runtime, "127.0.0.1:0", settings);
+        service.runtime = Some(runtime);
+        service
+    }
+
+    fn on(runtime: &Runtime, address: &str, settings: &str) -> Self {
         let folder = Folder::new();
         let has_token = settings.contains("_token");
         let token = if has_token { String::new() } else { format!("admin_token: {TOKEN}\n") };
@@ -57,16 +112,16 @@ impl InProcess {
         let clock = Arc::new(ManualClock::default());
         clock.set(START);
         #[allow(unused_mut, reason = "only the testkit adds a listener")]
-        let mut server = wait_for(Server::start(config, Some(clock.clone()))).unwrap();
+        let mut server = runtime.block_on(Server::start(config, Some(clock.clone()))).unwrap();
         #[cfg(feature = "unstable-testkit")]
-        let lines = wait_for(async {
+        let lines = runtime.block_on(async {
             server.add_checking_listener(|checks| Arc::new(Lines(decide_by(checks)))).unwrap()
         });
         let (app, address) = (Arc::clone(server.app()), server.address());
         let token = (!has_token).then(|| TOKEN.to_owned());
         let admin = Admin { address: server.admin().unwrap().address, token };
         let (stop, stopped) = oneshot::channel();
-        let served = runtime().spawn(server.run(async {
+        let served = runtime.spawn(server.run(async {
             stopped.await.unwrap_or_default();
             "the test ends"
         }));
@@ -80,6 +135,7 @@ impl InProcess {
             admin,
             stop: Some(stop),
             served: Some(served),
+            runtime: None,
         }
     }
 
@@ -133,5 +189,6 @@ impl Drop for InProcess {
             let ended = wait_for(served).map_or(true, |ended| ended.is_ok());
             assert!(ended || std::thread::panicking(), "the service stopped by itself");
         }
+        self.runtime.take().into_iter().for_each(Runtime::shutdown_background);
     }
 }

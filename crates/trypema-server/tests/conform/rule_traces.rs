@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+#[cfg(feature = "unstable-testkit")]
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -16,6 +18,8 @@ use trypema_testkit::rule_trace::{
 
 use crate::client::{Client, Reply};
 use crate::in_process::InProcess;
+#[cfg(feature = "unstable-testkit")]
+use crate::in_process::Log;
 
 /// The traces of checks, and those of reservations.
 fn traces() -> Vec<RuleTrace> {
@@ -205,7 +209,7 @@ fn counters_in_memory() {
     replay_all(String::new);
 }
 
-/// Another front end gives the same answers, and counts the same.
+/// Another front end gives the same answers, and counts and logs the same.
 #[cfg(feature = "unstable-testkit")]
 #[test]
 fn by_the_line_protocol() {
@@ -217,18 +221,27 @@ fn by_the_line_protocol() {
             |line: &&str| line.starts_with("trypema_") && !others.iter().any(|other| line.contains(other));
         text.lines().filter(is_counted).map(str::to_owned).collect::<Vec<_>>()
     };
-    let mut counts = 0;
+    let logs = [(); 2].map(|()| Arc::<Log>::default());
+    let logged = |log: &Log| {
+        // What the denial log writes, and requests that were not decided.
+        log.take().lines().filter(|line| line.contains("\"requests: ")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let (mut counts, mut denials) = (0, 0);
     for trace in traces() {
-        let mut over_http = OverHttp::start(&trace, "");
-        let mut by_lines = OverHttp::of(&trace, InProcess::start("").by_lines());
+        let [first, second] = logs.each_ref().map(|log| InProcess::logging_to(log, "log_denials: all"));
+        let mut over_http = OverHttp::of(&trace, first);
+        let mut by_lines = OverHttp::of(&trace, second.by_lines());
         for subject in [&mut over_http, &mut by_lines] {
             let replayed = replay(&trace, subject);
             assert!(replayed.mismatches.is_empty(), "{}: {:?}", trace.name, replayed.mismatches);
         }
         assert_eq!(counted(&by_lines), counted(&over_http), "{}", trace.name);
         counts += counted(&by_lines).len();
+        let [of_http, of_lines] = logs.each_ref().map(|log| logged(log));
+        assert_eq!(of_lines, of_http, "{}", trace.name);
+        denials += of_lines.iter().filter(|line| line.contains("request denied")).count();
     }
-    assert!(counts > 100, "{counts}");
+    assert!(counts > 100 && denials > 50, "{counts} {denials}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
 use super::problem::ApiError;
-use crate::net::{Reservation, UNACCOUNTED_BYTES, Work};
+use crate::net::{ReservedMemory, UNACCOUNTED_BYTES, Work};
 
 /// The number of bytes that are read before the task yields to other connections.
 const BYTES_PER_POLL: usize = 64 * 1024;
@@ -17,7 +17,7 @@ const BYTES_PER_POLL: usize = 64 * 1024;
 #[derive(Debug)]
 pub(super) struct Body {
     bytes: Bytes,
-    _reserved: Option<Reservation>,
+    _reserved: Option<ReservedMemory>,
 }
 
 impl Deref for Body {
@@ -28,75 +28,55 @@ impl Deref for Body {
     }
 }
 
-/// The parts of a body that have arrived.
-struct BodyBuffer<'p> {
-    work: &'p Work,
-    /// The length of the whole body, or the maximum length if the request does not declare one.
-    expected: usize,
-    /// The first part. Nearly every body has only one, which then needs no copy.
-    first: Bytes,
-    all: Vec<u8>,
-    reserved: Option<Reservation>,
-}
-
 /// Reads a whole body of at most `max` bytes. The registry of connections enforces the timeout.
 pub(super) async fn read(mut body: Incoming, max: usize, work: &Work) -> Result<Body, ApiError> {
     let size = body.size_hint();
     if size.lower() > max as u64 {
         return Err(ApiError::too_large(max));
     }
+    // The length of the whole body, or the maximum length if the request does not declare one.
     let expected = size.exact().and_then(|size| usize::try_from(size).ok()).unwrap_or(max);
-    let mut buffer = BodyBuffer { work, expected, first: Bytes::new(), all: Vec::new(), reserved: None };
+    // Nearly every body has only one part, which then needs no copy.
+    let (mut first, mut all, mut reserved) = (Bytes::new(), Vec::new(), None);
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| ApiError::bad_request("the body ended early"))?;
         let Ok(data) = frame.into_data() else { continue };
-        if buffer.len() + data.len() > max {
+        let before = first.len() + all.len();
+        let needed = before + data.len();
+        if needed > max {
             return Err(ApiError::too_large(max));
         }
-        let before = buffer.len();
-        buffer.push(data).await?;
-        if before / BYTES_PER_POLL < buffer.len() / BYTES_PER_POLL {
+        if before == 0 {
+            reserve(&mut reserved, needed, work).await?;
+            first = data;
+        } else {
+            if needed > all.capacity() {
+                // Double the capacity, so that few bytes are copied, but never beyond the expected length.
+                let capacity = needed.max(all.capacity() * 2).min(expected.max(needed));
+                reserve(&mut reserved, capacity, work).await?;
+                all.reserve_exact(capacity - all.len());
+            }
+            all.extend_from_slice(&std::mem::take(&mut first));
+            all.extend_from_slice(&data);
+        }
+        if before / BYTES_PER_POLL < needed / BYTES_PER_POLL {
             tokio::task::yield_now().await;
         }
     }
-    let BodyBuffer { first, all, reserved, .. } = buffer;
     Ok(Body { bytes: if all.is_empty() { first } else { all.into() }, _reserved: reserved })
 }
 
-impl BodyBuffer<'_> {
-    fn len(&self) -> usize {
-        self.first.len() + self.all.len()
+/// Grows the reserved memory to `bytes`, unless that is too little to be accounted for.
+async fn reserve(reserved: &mut Option<ReservedMemory>, bytes: usize, work: &Work) -> Result<(), ApiError> {
+    if bytes <= UNACCOUNTED_BYTES {
+        return Ok(());
     }
-
-    async fn push(&mut self, data: Bytes) -> Result<(), ApiError> {
-        if self.len() == 0 {
-            self.account_for(data.len()).await?;
-            self.first = data;
-            return Ok(());
+    let has_room = match reserved {
+        Some(reserved) => reserved.grow_to(bytes).await,
+        None => {
+            *reserved = work.reserve(bytes).await;
+            reserved.is_some()
         }
-        let needed = self.len() + data.len();
-        if needed > self.all.capacity() {
-            // Double the capacity, so that few bytes are copied, but never beyond the expected length.
-            let capacity = needed.max(self.all.capacity() * 2).min(self.expected.max(needed));
-            self.account_for(capacity).await?;
-            self.all.reserve_exact(capacity - self.all.len());
-        }
-        self.all.extend_from_slice(&std::mem::take(&mut self.first));
-        self.all.extend_from_slice(&data);
-        Ok(())
-    }
-
-    async fn account_for(&mut self, bytes: usize) -> Result<(), ApiError> {
-        if bytes <= UNACCOUNTED_BYTES {
-            return Ok(());
-        }
-        let has_room = match &mut self.reserved {
-            Some(reserved) => reserved.grow_to(bytes).await,
-            None => {
-                self.reserved = self.work.reserve(bytes).await;
-                self.reserved.is_some()
-            }
-        };
-        if has_room { Ok(()) } else { Err(ApiError::out_of_memory()) }
-    }
+    };
+    if has_room { Ok(()) } else { Err(ApiError::out_of_memory()) }
 }

@@ -1,34 +1,40 @@
 //! A request on its way to the handler of its route.
 
+use std::borrow::Cow;
+
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, Request, Uri};
 use hyper::body::Incoming;
 
 use super::body::{self, Body};
 use super::problem::ApiError;
+use super::query;
 use super::routes::Parameters;
 use super::text::decoded_path;
 use crate::net::Work;
 use crate::refusal::{Permission, Refusal};
-use crate::service::{Access, Caller};
+use crate::service::{Access, Call, Caller};
 
 /// A request whose caller was admitted to its route.
 #[derive(Debug)]
 pub(super) struct Exchange<'s> {
     pub(super) request: Request<Incoming>,
-    pub(super) work: &'s Work,
+    pub(super) call: Call<'s>,
     pub(super) access: &'s Access,
-    pub(super) caller: Caller,
     pub(super) parameters: Parameters,
 }
 
-impl Exchange<'_> {
+impl<'s> Exchange<'s> {
     pub(super) fn headers(&self) -> &HeaderMap {
         self.request.headers()
     }
 
-    pub(super) fn query(&self) -> Option<&str> {
-        self.request.uri().query()
+    /// Returns the values of these parameters of the query, which may have no others.
+    pub(super) fn query<const N: usize>(
+        &self,
+        names: [&str; N],
+    ) -> Result<[Option<Cow<'_, str>>; N], ApiError> {
+        query::values(self.request.uri().query(), names, "")
     }
 
     /// Returns a parameter of the path, as it is written there.
@@ -44,12 +50,12 @@ impl Exchange<'_> {
 
     /// Admits the caller to changes, too, for a route that only some requests change something with.
     pub(super) fn admit_to_change(&self) -> Result<Caller, Refusal> {
-        admit(self.access, Permission::Change, self.headers(), self.work)
+        admit(self.access, Permission::Change, self.headers(), self.call.work)
     }
 
     /// Reads the body.
-    pub(super) async fn body(self, max: usize) -> Result<Body, ApiError> {
-        body::read(self.request.into_body(), max, self.work).await
+    pub(super) async fn body(self, max: usize) -> Result<(Body, Call<'s>), ApiError> {
+        Ok((body::read(self.request.into_body(), max, self.call.work).await?, self.call))
     }
 }
 

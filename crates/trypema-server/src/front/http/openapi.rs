@@ -1,7 +1,5 @@
 //! The OpenAPI document, made of the table of routes and of the request and response types.
 
-pub(super) mod changes;
-
 use std::sync::LazyLock;
 
 use bytes::Bytes;
@@ -10,35 +8,108 @@ use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Map, Value, json};
 
 use super::RouteListener;
-use super::routes::{ROWS, Row};
+use super::routes::{self, Route};
 use crate::refusal::Permission;
 
-/// Describes what the table does not say about a route: parameters, the schema of its body, and responses.
-pub(super) type About = fn(&mut Schemas) -> Value;
+/// Describes what the other columns of the table do not say about a route: parameters, the body, and responses.
+pub(super) type About = for<'s> fn(Description<'s>) -> Description<'s>;
 
-/// The schemas that the document uses.
+/// The description of one route, made step by step. A step adds the errors that come with it.
 #[derive(Debug)]
-pub(super) struct Schemas {
-    read: SchemaGenerator,
-    written: SchemaGenerator,
+pub(super) struct Description<'s> {
+    read: &'s mut SchemaGenerator,
+    written: &'s mut SchemaGenerator,
+    operation: Value,
 }
 
-impl Schemas {
-    /// Returns the schema of a type that the server reads.
-    pub(super) fn of_request<T: JsonSchema>(&mut self) -> Value {
-        json!(self.read.subschema_for::<T>())
+impl Description<'_> {
+    pub(super) fn says(mut self, text: &str) -> Self {
+        self.operation["description"] = json!(text);
+        self
     }
 
-    /// Returns the schema of a type that the server writes.
-    pub(super) fn of_response<T: JsonSchema>(&mut self) -> Value {
-        json!(self.written.subschema_for::<T>())
+    /// Adds a parameter of the query.
+    pub(super) fn takes(self, name: &str, description: &str, schema: Value) -> Self {
+        self.parameter(json!({"name": name, "in": "query", "description": description, "schema": schema}))
     }
 
-    fn into_components(mut self) -> Map<String, Value> {
-        let mut components = self.written.take_definitions(true);
-        components.extend(self.read.take_definitions(true));
-        components.insert("Problem".to_owned(), problem());
-        components
+    pub(super) fn parameter(mut self, parameter: Value) -> Self {
+        match self.operation["parameters"].as_array_mut() {
+            Some(parameters) => parameters.push(parameter),
+            None => self.operation["parameters"] = json!([parameter]),
+        }
+        self.fails(&["400"])
+    }
+
+    /// Adds `If-Match`.
+    pub(super) fn changes_a_revision(self) -> Self {
+        self.if_match(true, "The revision that the change is based on, from ETag, or *.")
+    }
+
+    /// Adds `dry_run`, and `If-Match`, which only a change needs.
+    pub(super) fn may_be_dry(self) -> Self {
+        let about =
+            "The revision that the change is based on, from ETag, or *. Required unless dry_run is true.";
+        let of_dry_run = "Whether the change is only shown, and not made.";
+        self.if_match(false, about).takes("dry_run", of_dry_run, json!({"type": "boolean"}))
+    }
+
+    fn if_match(self, is_required: bool, about: &str) -> Self {
+        let parameter = json!({"name": "If-Match", "in": "header", "required": is_required, "description": about,
+            "schema": {"type": "string"}, "example": "\"17\""});
+        self.parameter(parameter).fails(&["428"])
+    }
+
+    /// Adds a body of this type. The table has its example.
+    pub(super) fn reads<T: JsonSchema>(self) -> Self {
+        self.reads_as::<T>(|schema| schema).fails(&["400", "413"])
+    }
+
+    /// Adds a body whose schema `make` derives from that of a type.
+    pub(super) fn reads_as<T: JsonSchema>(mut self, make: fn(Value) -> Value) -> Self {
+        let schema = make(json!(self.read.subschema_for::<T>()));
+        self.operation["requestBody"] =
+            json!({"required": true, "content": {"application/json": {"schema": schema}}});
+        self
+    }
+
+    /// Adds the usual response, which is of this type.
+    pub(super) fn answers<T: JsonSchema>(self, description: &str) -> Self {
+        self.answers_as::<T>("200", description, |schema| schema)
+    }
+
+    /// Adds the usual response, whose schema `make` derives from that of a type.
+    pub(super) fn answers_as<T: JsonSchema>(
+        self,
+        status: &str,
+        description: &str,
+        make: fn(Value) -> Value,
+    ) -> Self {
+        let schema = make(json!(self.written.subschema_for::<T>()));
+        let mut described = self.responds(status, description);
+        described.operation["responses"][status]["content"] = json!({"application/json": {"schema": schema}});
+        described
+    }
+
+    /// Adds another media type of the usual response.
+    pub(super) fn answers_also(mut self, media_type: &str) -> Self {
+        self.operation["responses"]["200"]["content"][media_type] = json!({"schema": {"type": "string"}});
+        self
+    }
+
+    /// Adds a response without a schema.
+    pub(super) fn responds(mut self, status: &str, description: &str) -> Self {
+        self.operation["responses"][status] = json!({"description": description});
+        self
+    }
+
+    /// Adds errors.
+    pub(super) fn fails(mut self, statuses: &[&str]) -> Self {
+        for status in statuses {
+            self.operation["responses"][status] = json!({"description": "The error.",
+                "content": {"application/problem+json": {"schema": {"$ref": PROBLEM}}}});
+        }
+        self
     }
 }
 
@@ -49,21 +120,26 @@ pub(super) fn document() -> Bytes {
 }
 
 fn build() -> Value {
-    let mut schemas = Schemas {
-        read: generator().for_deserialize().into_generator(),
-        written: generator().for_serialize().into_generator(),
+    let (mut read, mut written) =
+        (generator().for_deserialize().into_generator(), generator().for_serialize().into_generator());
+    let has_path = |listener, path: &str| {
+        routes::all().any(|route| route.shown_path() == path && route.listeners.contains(&listener))
     };
     let mut paths = Map::new();
-    for row in ROWS {
-        let path = row.path.replace("..}", "}");
+    for route in routes::all() {
+        let path = route.shown_path();
         let of_path = paths
             .entry(&path)
-            .or_insert_with(|| json!({"parameters": path_parameters(&path), "servers": servers(&path)}));
-        let operation = operation(row, &mut schemas);
-        for method in methods(row) {
+            .or_insert_with(|| json!({"parameters": path_parameters(&path), "servers": servers(|listener| has_path(listener, &path))}));
+        let operation =
+            operation(route, Description { read: &mut read, written: &mut written, operation: json!({}) });
+        for method in methods(route) {
             of_path[method] = operation.clone();
         }
     }
+    let mut schemas = written.take_definitions(true);
+    schemas.extend(read.take_definitions(true));
+    schemas.insert("Problem".to_owned(), problem());
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -72,10 +148,10 @@ fn build() -> Value {
             "description": "Rate limiting. A denial is a normal response; errors are application/problem+json. Checks and administration have separate listeners: `servers` of each path names its listener.",
             "license": {"name": "MIT", "identifier": "MIT"},
         },
-        "servers": [server(RouteListener::Check), server(RouteListener::Administration)],
+        "servers": servers(|_| true),
         "paths": paths,
         "components": {
-            "schemas": schemas.into_components(),
+            "schemas": schemas,
             "securitySchemes": {
                 "admin": {"type": "http", "scheme": "bearer", "description": "A reader token reads; an admin token also changes."},
                 "caller": {"type": "http", "scheme": "bearer", "description": "A caller token (setting caller_token). If the server has one, the check listener takes no other token."},
@@ -84,9 +160,9 @@ fn build() -> Value {
     })
 }
 
-/// Returns the methods under which the document describes a row. It leaves out `HEAD`, which is like `GET`.
-fn methods(row: &Row) -> Vec<String> {
-    let methods = match row.methods {
+/// Returns the methods under which the document describes a route. It leaves out `HEAD`, which is like `GET`.
+fn methods(route: &Route) -> Vec<String> {
+    let methods = match route.methods {
         "ANY" => "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, TRACE",
         "GET, HEAD" => "GET",
         methods => methods,
@@ -94,57 +170,52 @@ fn methods(row: &Row) -> Vec<String> {
     methods.split(", ").map(str::to_lowercase).collect()
 }
 
-fn server(listener: RouteListener) -> Value {
-    match listener {
-        RouteListener::Check => {
-            json!({"url": "http://127.0.0.1:8080", "description": "The check listener (setting listen)."})
-        }
-        RouteListener::Administration => {
-            json!({"url": "http://127.0.0.1:8081", "description": "The administration listener (setting admin_listen)."})
-        }
-    }
+/// The listeners, each with its usual address.
+const SERVERS: [(RouteListener, &str, &str); 2] = [
+    (RouteListener::Check, "http://127.0.0.1:8080", "The check listener (setting listen)."),
+    (
+        RouteListener::Administration,
+        "http://127.0.0.1:8081",
+        "The administration listener (setting admin_listen).",
+    ),
+];
+
+/// Describes the listeners that `is_wanted` names.
+fn servers(is_wanted: impl Fn(RouteListener) -> bool) -> Vec<Value> {
+    let wanted = SERVERS.into_iter().filter(|(listener, ..)| is_wanted(*listener));
+    wanted.map(|(_, url, description)| json!({"url": url, "description": description})).collect()
 }
 
-/// Returns the listeners that have a path.
-fn servers(path: &str) -> Vec<Value> {
-    let has_path = |listener: &RouteListener| {
-        ROWS.iter().any(|row| row.path.replace("..}", "}") == path && row.listeners.contains(listener))
+/// Returns the description of a route, with the errors that all routes of its kind share.
+fn operation(route: &Route, description: Description<'_>) -> Value {
+    let mut described = (route.about)(description);
+    let has_ranges = described.operation["responses"].get("4XX").is_some();
+    // `{}` is for servers without a caller token.
+    let security = match route.permission {
+        Permission::Open => None,
+        Permission::Decide => Some(json!([{"caller": []}, {}])),
+        Permission::Read | Permission::Change => Some(json!([{"admin": []}])),
     };
-    [RouteListener::Check, RouteListener::Administration].into_iter().filter(has_path).map(server).collect()
-}
-
-/// Returns the description of a row, with the errors that all routes of its kind share.
-fn operation(row: &Row, schemas: &mut Schemas) -> Value {
-    let mut operation = (row.about)(schemas);
-    operation["summary"] = json!(row.summary);
-    let has_token = match row.permission {
-        Permission::Open => false,
-        Permission::Decide => {
-            // `{}` is for servers without a caller token.
-            operation["security"] = json!([{"caller": []}, {}]);
-            true
-        }
-        Permission::Read | Permission::Change => {
-            operation["security"] = json!([{"admin": []}]);
-            true
-        }
-    };
-    if let Some(example) =
-        operation.pointer_mut("/requestBody/content/application~1json").and_then(Value::as_object_mut)
-        && let Ok(value) = serde_json::from_str(row.example)
-    {
-        example.insert("example".to_owned(), value);
+    if let Some(security) = security {
+        described.operation["security"] = security;
+        // 429: too many wrong tokens came from the client's address.
+        described = described.fails(&["401", "403", "429"]);
     }
-    let responses = operation.get_mut("responses").and_then(Value::as_object_mut);
-    if let Some(responses) = responses.filter(|responses| !responses.contains_key("4XX")) {
-        if has_token {
-            // Too many wrong tokens from the client's address.
-            responses.insert("429".to_owned(), problem_response());
-        }
-        if !matches!(row.path, "/healthz" | "/readyz") {
-            // At least a web page whose origin is not allowed.
-            responses.insert("403".to_owned(), problem_response());
-        }
+    if !matches!(route.path, "/healthz" | "/readyz") {
+        // At least a web page whose origin is not allowed.
+        described = described.fails(&["403"]);
+    }
+    if route.path.contains("..}") {
+        // It is decoded.
+        described = described.fails(&["400"]);
+    }
+    let mut operation = described.operation;
+    operation["summary"] = json!(route.summary);
+    if let Ok(example) = serde_json::from_str::<Value>(route.example) {
+        operation["requestBody"]["content"]["application/json"]["example"] = example;
+    }
+    if let Some(responses) = operation["responses"].as_object_mut().filter(|_| has_ranges) {
+        responses.retain(|status, _| status == "4XX" || !status.starts_with('4'));
     }
     operation
 }
@@ -188,25 +259,6 @@ fn generator() -> SchemaSettings {
 }
 
 pub(super) const PROBLEM: &str = "#/components/schemas/Problem";
-
-/// Describes a body. The table has its example.
-pub(super) fn json_body(schema: &Value) -> Value {
-    json!({"required": true, "content": {"application/json": {"schema": schema}}})
-}
-
-pub(super) fn in_query(name: &str, description: &str, schema: &Value) -> Value {
-    json!({"name": name, "in": "query", "description": description, "schema": schema})
-}
-
-pub(super) fn responses(description: &str, schema: &Value, problems: &[&str]) -> Value {
-    let answer = json!({"description": description, "content": {"application/json": {"schema": schema}}});
-    let problems = problems.iter().map(|status| ((*status).to_owned(), problem_response()));
-    Value::Object(std::iter::once(("200".to_owned(), answer)).chain(problems).collect())
-}
-
-pub(super) fn problem_response() -> Value {
-    json!({"description": "The error.", "content": {"application/problem+json": {"schema": {"$ref": PROBLEM}}}})
-}
 
 fn problem() -> Value {
     json!({

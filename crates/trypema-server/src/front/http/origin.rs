@@ -17,6 +17,7 @@ use http::{HeaderMap, HeaderName, Method, StatusCode};
 
 use super::HttpResponse;
 use super::problem::ApiError;
+use super::response::empty;
 use crate::allowed_origins::AllowedOrigins;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -61,7 +62,7 @@ impl AllowedPage<'_> {
     /// Returns the response to a CORS preflight request, or `None` if this is not one.
     pub(super) fn preflight(self) -> Option<HttpResponse> {
         self.is_preflight.then(|| {
-            let mut response = HttpResponse::default();
+            let mut response = empty();
             *response.status_mut() = StatusCode::NO_CONTENT;
             let headers = response.headers_mut();
             headers.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);

@@ -2,21 +2,18 @@
 
 use std::borrow::Cow;
 
-use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{Response, StatusCode};
+use bytes::Bytes;
+use http::StatusCode;
+use http::header::{CONNECTION, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use http_body_util::{Either, Full};
 use serde::Serialize;
 use trypema::TrypemaError;
 use trypema::http::Problem;
 
 use super::HttpResponse;
-use super::response_body::ResponseBody;
+use super::response::response;
 use crate::background_worker::WorkerError;
-use crate::net::NotBegun;
-use crate::refusal::{Permission, Refusal};
-
-/// nginx passes a `#` on to the application. URL parsers end the path there, and other servers, such as Go's, do not.
-pub(super) const FRAGMENT: &str =
-    "invalid path: it has a `#`, which no client sends; a `#` in a path needs to be `%23`";
+use crate::refusal::Refusal;
 
 /// A request that gets an error response.
 #[derive(Debug)]
@@ -45,39 +42,26 @@ impl ApiError {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 
-    /// Returns the error of an unknown path on the administration listener.
-    pub(super) fn not_found() -> Self {
-        Self::new(StatusCode::NOT_FOUND, "unknown path; GET / lists the routes")
+    pub(super) fn not_found(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, detail)
     }
 
-    pub(super) fn wrong_method(allowed: &str) -> Self {
-        Self::Request {
-            status: StatusCode::METHOD_NOT_ALLOWED,
-            detail: format!("method not allowed; use {allowed}").into(),
-            header: HeaderValue::from_str(allowed).ok().map(|value| (ALLOW, value)),
-        }
+    /// Returns the error of an unknown path on the administration listener.
+    pub(super) fn unknown_path() -> Self {
+        Self::not_found("unknown path; GET / lists the routes")
     }
 
     /// Returns the error of a body that is too large. The connection is closed, because the rest of the
     /// body is not read.
     pub(super) fn too_large(max: usize) -> Self {
-        Self::Request {
-            status: StatusCode::PAYLOAD_TOO_LARGE,
-            detail: format!("the body is larger than {max} bytes").into(),
-            header: Some((CONNECTION, HeaderValue::from_static("close"))),
-        }
-    }
-
-    pub(super) fn too_many_streams() -> Self {
-        Self::unavailable("the server has too many streams open, or is stopping; retry")
+        let detail = format!("the body is larger than {max} bytes");
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+            .with_header(CONNECTION, HeaderValue::from_static("close"))
     }
 
     pub(super) fn unavailable(detail: impl Into<Cow<'static, str>>) -> Self {
-        Self::Request {
-            status: StatusCode::SERVICE_UNAVAILABLE,
-            detail: detail.into(),
-            header: Some((RETRY_AFTER, HeaderValue::from_static("1"))),
-        }
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+            .with_header(RETRY_AFTER, HeaderValue::from_static("1"))
     }
 
     /// Returns the error of a request that found no room in the memory budget.
@@ -85,25 +69,20 @@ impl ApiError {
         Self::unavailable("max_buffered_bytes is exhausted by request bodies and unread responses; retry")
     }
 
-    fn unauthorized(detail: &'static str) -> Self {
-        Self::Request {
-            status: StatusCode::UNAUTHORIZED,
-            detail: detail.into(),
-            header: Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
+    /// Sets the header of an error that the library does not describe.
+    pub(super) fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        if let Self::Request { header, .. } = &mut self {
+            *header = Some((name, value));
         }
+        self
     }
 
     pub(super) fn into_response(self) -> HttpResponse {
         match self {
-            Self::Library(problem) => problem.into_http_response::<String>().map(ResponseBody::from),
+            Self::Library(problem) => problem.into_http_response::<Full<Bytes>>().map(Either::Left),
             Self::Request { status, detail, header } => {
-                let mut response = Response::new(ResponseBody::from(json(status, &detail)));
-                *response.status_mut() = status;
-                let content_type = HeaderValue::from_static("application/problem+json");
-                response.headers_mut().insert(CONTENT_TYPE, content_type);
-                if let Some((name, value)) = header {
-                    response.headers_mut().insert(name, value);
-                }
+                let mut response = response(status, "application/problem+json", json(status, &detail));
+                response.headers_mut().extend(header);
                 response
             }
         }
@@ -123,6 +102,30 @@ fn json(status: StatusCode, detail: &str) -> String {
     let details = Details { r#type: "about:blank", title, status: status.as_u16(), detail };
     // Serialising text and numbers cannot fail.
     serde_json::to_string(&details).unwrap_or_default()
+}
+
+impl From<Refusal> for ApiError {
+    fn from(refusal: Refusal) -> Self {
+        let (status, header) = match &refusal {
+            Refusal::Failed(error) => return Self::from(error),
+            Refusal::Invalid(_) | Refusal::Fragment => (StatusCode::BAD_REQUEST, None),
+            Refusal::NoToken(_) | Refusal::UnknownToken | Refusal::NoTokens => {
+                (StatusCode::UNAUTHORIZED, Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))))
+            }
+            Refusal::Forbidden(_) => (StatusCode::FORBIDDEN, None),
+            Refusal::TooManyLogins(wait) => {
+                let wait_s = HeaderValue::from(wait.as_nanos().div_ceil(1_000_000_000) as u64);
+                (StatusCode::TOO_MANY_REQUESTS, Some((RETRY_AFTER, wait_s)))
+            }
+            // Usually no client reads this.
+            Refusal::Closed => (StatusCode::REQUEST_TIMEOUT, None),
+            Refusal::TooBusy => {
+                (StatusCode::SERVICE_UNAVAILABLE, Some((RETRY_AFTER, HeaderValue::from_static("1"))))
+            }
+            Refusal::UnknownKey => (StatusCode::NOT_FOUND, None),
+        };
+        Self::Request { status, detail: refusal.to_string().into(), header }
+    }
 }
 
 /// Hides the details of a store failure, which may name hosts, and shows what is wrong with a request.
@@ -146,63 +149,19 @@ impl From<&TrypemaError> for ApiError {
     }
 }
 
-impl From<Refusal> for ApiError {
-    fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::Invalid(detail) => Self::bad_request(detail),
-            Refusal::Fragment => Self::bad_request(FRAGMENT),
-            Refusal::NoToken(Permission::Decide) => {
-                Self::unauthorized("this needs a caller token: send it as `Authorization: Bearer TOKEN`")
-            }
-            Refusal::NoToken(_) => {
-                Self::unauthorized("this needs a token: send it as `Authorization: Bearer TOKEN`")
-            }
-            Refusal::UnknownToken => Self::unauthorized("unknown token"),
-            Refusal::NoTokens => Self::unauthorized("no token is configured on this server; set admin_token"),
-            Refusal::Forbidden(detail) => Self::new(StatusCode::FORBIDDEN, detail),
-            Refusal::TooManyLogins(wait) => Self::Request {
-                status: StatusCode::TOO_MANY_REQUESTS,
-                detail: "too many wrong tokens from this address; wrong tokens are blocked until Retry-After"
-                    .into(),
-                header: Some((
-                    RETRY_AFTER,
-                    HeaderValue::from(wait.as_nanos().div_ceil(1_000_000_000) as u64),
-                )),
-            },
-            // Usually no client reads this.
-            Refusal::Closed => Self::new(
-                StatusCode::REQUEST_TIMEOUT,
-                "the server closed the connection before the request was complete",
-            ),
-            Refusal::TooBusy => Self::unavailable("the connection has too many requests at a time; retry"),
-            Refusal::UnknownKey => Self::new(
-                StatusCode::NOT_FOUND,
-                "unknown key; use it as responses contain it, for example per-user|user=ann",
-            ),
-            Refusal::Failed(error) => Self::from(&error),
-        }
-    }
-}
-
-impl From<NotBegun> for ApiError {
-    fn from(not_begun: NotBegun) -> Self {
-        Refusal::from(not_begun).into()
+impl From<TrypemaError> for ApiError {
+    fn from(error: TrypemaError) -> Self {
+        Self::from(&error)
     }
 }
 
 impl From<WorkerError> for ApiError {
     fn from(error: WorkerError) -> Self {
-        match error {
-            WorkerError::Interrupted => Self::unavailable(
-                "the request was interrupted by an internal error; see the log of the server",
-            ),
-            WorkerError::Busy => Self::unavailable("too many requests that read rules are queued; retry"),
-        }
-    }
-}
-
-impl From<TrypemaError> for ApiError {
-    fn from(error: TrypemaError) -> Self {
-        Self::from(&error)
+        Self::unavailable(match error {
+            WorkerError::Interrupted => {
+                "the request was interrupted by an internal error; see the log of the server"
+            }
+            WorkerError::Busy => "too many requests that read rules are queued; retry",
+        })
     }
 }

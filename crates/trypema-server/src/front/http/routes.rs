@@ -1,6 +1,35 @@
 //! The table of routes. Dispatch, `GET /`, the texts of 404 and 405, the labels of metrics and spans, the OpenAPI
 //! document and the table in docs/server.md derive from it.
 
+/// Makes the rows of a module: methods, path, listeners, permission, label and handler, then summary and example, then
+/// the rest of the description.
+macro_rules! routes {
+    ($($methods:literal $path:literal $listeners:ident $permission:ident $label:literal $handler:ident $($boxed:ident)?,
+        $summary:literal, $example:literal, $about:expr;)*) => {
+        pub(in crate::front::http::routes) const ROUTES: &[$crate::front::http::routes::Route] =
+            &[$($crate::front::http::routes::Route {
+                handler: handler!($handler $($boxed)?),
+                methods: $methods,
+                path: $path,
+                listeners: $crate::front::http::routes::$listeners,
+                permission: $crate::refusal::Permission::$permission,
+                label: $label,
+                summary: $summary,
+                example: $example,
+                about: $about,
+            }),*];
+    };
+}
+
+macro_rules! handler {
+    ($handler:ident) => {
+        $crate::front::http::routes::Handler::$handler
+    };
+    ($handler:ident boxed) => {
+        $crate::front::http::routes::Handler::Boxed(|api, exchange| Box::pin(api.$handler(exchange)))
+    };
+}
+
 mod check;
 mod explain;
 mod forward_auth;
@@ -12,7 +41,8 @@ pub(super) mod rules;
 
 use std::fmt::Write;
 
-use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use http::header::{ALLOW, HeaderValue};
 use http::{Method, StatusCode};
 
 pub(super) use self::check::parts_at_a_time;
@@ -22,20 +52,20 @@ pub(super) use self::rules::RulesetPermits;
 use super::openapi::About;
 use super::problem::ApiError;
 use super::{Api, Exchange, RouteListener, RouteResult};
-use crate::metrics::RouteLabel;
 use crate::refusal::Permission;
 
 /// One row of the table: a method of a path, or several methods with the same handler.
 #[derive(Debug)]
-pub(super) struct Row {
-    route: Route,
+pub(super) struct Route {
+    handler: Handler,
     /// The methods, or `ANY`.
     pub(super) methods: &'static str,
     /// The path. `{name}` is one segment, and `{name..}` one or more.
     pub(super) path: &'static str,
     pub(super) listeners: &'static [RouteListener],
     pub(super) permission: Permission,
-    label: RouteLabel,
+    /// The label `route` of metrics, and the name of spans.
+    label: &'static str,
     /// The effect of the route, in one sentence.
     pub(super) summary: &'static str,
     /// A body, as in `{"cost": 1}`.
@@ -47,158 +77,84 @@ const CHECK: &[RouteListener] = &[RouteListener::Check];
 const ADMINISTRATION: &[RouteListener] = &[RouteListener::Administration];
 const BOTH: &[RouteListener] = &[RouteListener::Check, RouteListener::Administration];
 
-/// Makes the rows, and calls the handler of each. Boxes all handlers but those of decisions, because hyper moves the
-/// whole future of a request.
-macro_rules! routes {
-    ($($route:ident: $methods:literal $path:literal $listeners:ident $permission:ident $label:ident
-        $handler:ident $($boxed:ident)?, $about:path, $summary:literal, $example:literal;)*) => {
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub(super) enum Route { $($route),* }
+/// The rows of all modules. Of several paths that match, the first counts.
+const TABLES: [&[Route]; 11] = [
+    check::ROUTES,
+    forward_auth::ROUTES,
+    reservations::ROUTES,
+    explain::ROUTES,
+    keys::ROUTES,
+    rules::ROUTES,
+    rules::one::ROUTES,
+    rules::whole::ROUTES,
+    rules::overrides::ROUTES,
+    rules::lists::ROUTES,
+    operation::ROUTES,
+];
 
-        /// The rows. Of several paths that match, the first counts.
-        pub(super) const ROWS: &[Row] = &[$(Row {
-            route: Route::$route,
-            methods: $methods,
-            path: $path,
-            listeners: $listeners,
-            permission: Permission::$permission,
-            label: RouteLabel::$label,
-            summary: $summary,
-            example: $example,
-            about: $about,
-        }),*];
+/// The code that answers. All handlers but those of decisions box their futures, because hyper moves the whole future
+/// of a request.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Handler {
+    Check,
+    ForwardAuth,
+    Boxed(for<'e> fn(&'e Api, Exchange<'e>) -> BoxFuture<'e, RouteResult>),
+}
 
-        impl Api {
-            pub(super) async fn handle(&self, route: Route, exchange: Exchange<'_>) -> RouteResult {
-                match route {
-                    $(Route::$route => call!(self.$handler(exchange) $($boxed)?),)*
-                }
-            }
+impl Api {
+    pub(super) async fn handle(&self, handler: Handler, exchange: Exchange<'_>) -> RouteResult {
+        match handler {
+            Handler::Check => self.check(exchange).await,
+            Handler::ForwardAuth => self.forward_auth(exchange).await,
+            Handler::Boxed(handler) => handler(self, exchange).await,
         }
-    };
+    }
 }
 
-macro_rules! call {
-    ($api:ident.$handler:ident($exchange:ident)) => {
-        $api.$handler($exchange).await
-    };
-    ($api:ident.$handler:ident($exchange:ident) boxed) => {
-        $api.$handler($exchange).boxed().await
-    };
-}
-
-#[rustfmt::skip]
-routes! {
-    Check: "POST" "/v1/check" CHECK Decide Check check, check::describe,
-        "Check a request, or an array of requests", r#"{"attributes": {"user": "ann"}, "cost": 1}"#;
-    ForwardAuth: "ANY" "/v1/forward-auth" CHECK Open ForwardAuth forward_auth, forward_auth::describe,
-        "Check a proxied request: nginx auth_request, Caddy forward_auth, Traefik forwardAuth", "";
-    ForwardAuthProfile: "ANY" "/v1/forward-auth/{profile..}" CHECK Open ForwardAuth forward_auth, forward_auth::describe,
-        "Check a proxied request by a profile of the configuration file", "";
-    Reserve: "POST" "/v1/reserve" CHECK Decide Reserve reserve boxed, reservations::describe_reserve,
-        "Reserve the estimated cost of a request", r#"{"attributes": {"user": "ann"}, "costs": {"requests": 1}, "ttl": "120s"}"#;
-    Settle: "POST" "/v1/settle" CHECK Decide Settle settle boxed, reservations::describe_settle,
-        "Settle a reservation at the real cost", r#"{"reservation": "r1.kGxpbWl0aW5nLWlzLWZ1bg", "costs": {"requests": 1}}"#;
-    Release: "POST" "/v1/release" CHECK Decide Release release boxed, reservations::describe_release,
-        "Release a reservation: give everything back", r#"{"reservation": "r1.kGxpbWl0aW5nLWlzLWZ1bg"}"#;
-    Renew: "POST" "/v1/renew" CHECK Decide Renew renew boxed, reservations::describe_renew,
-        "Let a reservation last longer", r#"{"reservation": "r1.kGxpbWl0aW5nLWlzLWZ1bg", "ttl": "120s"}"#;
-    Health: "GET, HEAD" "/healthz" BOTH Open Operation health boxed, operation::describe_health,
-        "Tell whether the process runs", "";
-    Readiness: "GET, HEAD" "/readyz" CHECK Open Operation readiness boxed, operation::describe_readiness,
-        "Tell whether the server accepts requests", "";
-    ReadinessInDetail: "GET, HEAD" "/readyz" ADMINISTRATION Open Operation readiness_in_detail boxed, operation::describe_readiness,
-        "Tell whether the server accepts requests, and with a token why rules were rejected", "";
-    Explain: "POST" "/v1/explain" ADMINISTRATION Read Explain explain boxed, explain::describe,
-        "Explain the decision of every rule, and why others do not apply; spends nothing", r#"{"attributes": {"user": "ann"}, "cost": 1}"#;
-    ReleaseHolder: "DELETE" "/v1/keys/{key..}/reservations/{id}" ADMINISTRATION Change Keys release_holder boxed, keys::describe_release,
-        "Release one of the `holders` of a counter, at this counter alone", "";
-    ShowKey: "GET" "/v1/keys/{key..}" ADMINISTRATION Read Keys show_key boxed, keys::describe_show,
-        "Show a counter and its reservations (`holders`)", "";
-    ResetKey: "DELETE" "/v1/keys/{key..}" ADMINISTRATION Change Keys reset_key boxed, keys::describe_reset,
-        "Reset a counter, and forget its reservations", "";
-    RulesInForce: "GET" "/v1/rules" ADMINISTRATION Read Rules rules_in_force boxed, rules::describe_in_force,
-        "Show the rules in force on this server", "";
-    CreateRule: "POST" "/v1/rules" ADMINISTRATION Change Rules create_rule boxed, rules::one::describe_create,
-        "Store a new rule", r#"{"id": "per-user", "scope": "user", "strategy": {"fixed_window": {"limit": 100, "window": "1m"}}}"#;
-    Promote: "POST" "/v1/rules/{id}/promote" ADMINISTRATION Read Rules promote boxed, rules::whole::describe_promote,
-        "Promote a candidate: replace the live rule with it, or with `?dry_run=true` show the changes", "";
-    ShowRule: "GET" "/v1/rules/{id}" ADMINISTRATION Read Rules show_rule boxed, rules::one::describe_show,
-        "Show a rule", "";
-    ChangeRule: "PUT" "/v1/rules/{id}" ADMINISTRATION Change Rules change_rule boxed, rules::one::describe_change,
-        "Change a rule", r#"{"id": "per-user", "scope": "user", "strategy": {"fixed_window": {"limit": 100, "window": "1m"}}}"#;
-    SwitchRule: "PATCH" "/v1/rules/{id}" ADMINISTRATION Change Rules switch_rule boxed, rules::one::describe_switch,
-        "Enable or disable a rule", r#"{"enabled": false}"#;
-    DeleteRule: "DELETE" "/v1/rules/{id}" ADMINISTRATION Change Rules delete_rule boxed, rules::one::describe_delete,
-        "Delete a rule, and its overrides", "";
-    Candidates: "GET" "/v1/candidates" ADMINISTRATION Read Rules candidates boxed, rules::candidates::describe_candidates,
-        "Compare candidates with their live rules, on the requests that this server has seen", "";
-    Export: "GET" "/v1/ruleset" ADMINISTRATION Read Rules export boxed, rules::whole::describe_export,
-        "Export the stored rules, now or after `?revision=N`, as JSON or YAML", "";
-    Apply: "PUT" "/v1/ruleset" ADMINISTRATION Read Rules apply boxed, rules::whole::describe_apply,
-        "Replace the stored rules, or with `?dry_run=true` show the changes", r#"{"rules": [{"id": "per-user", "scope": "user", "strategy": {"fixed_window": {"limit": 100, "window": "1m"}}}]}"#;
-    History: "GET" "/v1/ruleset/history" ADMINISTRATION Read Rules history boxed, rules::whole::describe_history,
-        "Show who changed what, the latest first (`?about=`, `?before=`, `?limit=`)", "";
-    Revert: "POST" "/v1/ruleset/revert" ADMINISTRATION Read Rules revert boxed, rules::whole::describe_revert,
-        "Restore the rules of a revision, or with `?dry_run=true` show the changes", r#"{"to": 17}"#;
-    Overrides: "GET" "/v1/overrides" ADMINISTRATION Read Rules show_overrides boxed, rules::overrides::describe_overrides,
-        "List overrides of single keys (`?rule=`)", "";
-    ShowOverride: "GET" "/v1/overrides/{key..}" ADMINISTRATION Read Rules show_override boxed, rules::overrides::describe_show_override,
-        "Show the override of a key", "";
-    SetOverride: "PUT" "/v1/overrides/{key..}" ADMINISTRATION Change Rules set_override boxed, rules::overrides::describe_set_override,
-        "Set the override of a key: another limit, an exemption or a block", r#"{"verdict": "block"}"#;
-    RemoveOverride: "DELETE" "/v1/overrides/{key..}" ADMINISTRATION Change Rules remove_override boxed, rules::overrides::describe_remove_override,
-        "Remove the override of a key", "";
-    Lists: "GET" "/v1/lists" ADMINISTRATION Read Rules show_lists boxed, rules::lists::describe_lists,
-        "List values that pass every rule (`allow`), or none (`block`)", "";
-    AddToList: "PUT" "/v1/lists/{list}/{attribute}/{value..}" ADMINISTRATION Change Rules add_to_list boxed, rules::lists::describe_edit_list,
-        "Add a value to a list", "";
-    RemoveFromList: "DELETE" "/v1/lists/{list}/{attribute}/{value..}" ADMINISTRATION Change Rules remove_from_list boxed, rules::lists::describe_edit_list,
-        "Remove a value from a list", "";
-    Metrics: "GET, HEAD" "/metrics" ADMINISTRATION Open Operation metrics boxed, operation::describe_metrics,
-        "Write metrics for Prometheus", "";
-    Description: "GET, HEAD" "/openapi.json" ADMINISTRATION Open Operation description boxed, operation::describe_description,
-        "Describe all of this for programs (OpenAPI 3.1)", "";
-    ListRoutes: "GET, HEAD" "/" ADMINISTRATION Open Operation list_routes boxed, operation::describe_list_routes,
-        "List the routes", "";
+impl Route {
+    /// Returns the path as people write it.
+    pub(super) fn shown_path(&self) -> String {
+        self.path.replace("..}", "}")
+    }
 }
 
 /// The part of the table that a request is about.
 #[derive(Debug)]
-pub(super) enum Found {
-    Route(&'static Row, Parameters),
+pub(super) enum MatchedRoute {
+    Route(&'static Route, Parameters),
     /// The path has routes, but none for the method. The first of its rows.
-    WrongMethod(RouteListener, &'static Row),
+    WrongMethod(RouteListener, &'static Route),
     Unknown(RouteListener),
 }
 
-impl Found {
+impl MatchedRoute {
     pub(super) fn new(listener: RouteListener, method: &Method, path: &str) -> Self {
-        let mut matching = rows_of(listener).filter_map(|row| Some((row, path::matching(row.path, path)?)));
+        let mut matching = routes_of(listener).filter_map(|row| Some((row, path::matching(row.path, path)?)));
         let Some((first, parameters)) = matching.next() else { return Self::Unknown(listener) };
-        let has_method =
-            |row: &&Row| row.methods == "ANY" || row.methods.split(", ").any(|name| name == method.as_str());
-        match rows_of(listener).filter(|row| row.path == first.path).find(has_method) {
+        let has_method = |row: &&Route| {
+            row.methods == "ANY" || row.methods.split(", ").any(|name| name == method.as_str())
+        };
+        match routes_of(listener).filter(|row| row.path == first.path).find(has_method) {
             Some(row) => Self::Route(row, parameters),
             None => Self::WrongMethod(listener, first),
         }
     }
 
-    fn row(&self) -> Option<&'static Row> {
+    fn row(&self) -> Option<&'static Route> {
         match self {
             Self::Route(row, _) | Self::WrongMethod(_, row) => Some(row),
             Self::Unknown(_) => None,
         }
     }
 
-    pub(super) fn label(&self) -> RouteLabel {
-        self.row().map_or(RouteLabel::Unknown, |row| row.label)
+    pub(super) fn label(&self) -> &'static str {
+        self.row().map_or("unknown", |row| row.label)
     }
 
     /// Whether any web page may call the route. A forward-auth request carries the headers of the proxied request, so
     /// its `Origin` says nothing about the caller.
     pub(super) fn is_open_to_pages(&self) -> bool {
-        self.label() == RouteLabel::ForwardAuth
+        self.label() == "forward_auth"
             || self.row().is_some_and(|row| matches!(row.path, "/healthz" | "/readyz"))
     }
 
@@ -212,13 +168,22 @@ impl Found {
         }
     }
 
-    pub(super) fn into_route(self) -> Result<(Route, Parameters), ApiError> {
+    pub(super) fn into_handler(self) -> Result<(Handler, Parameters), ApiError> {
         match self {
-            Self::Route(row, parameters) => Ok((row.route, parameters)),
-            Self::WrongMethod(listener, row) => Err(ApiError::wrong_method(&methods_of(listener, row.path))),
-            Self::Unknown(RouteListener::Administration) => Err(ApiError::not_found()),
+            Self::Route(row, parameters) => Ok((row.handler, parameters)),
+            Self::WrongMethod(listener, row) => {
+                let of_path = routes_of(listener).filter(|other| other.path == row.path);
+                let methods = of_path.map(|row| row.methods).collect::<Vec<_>>().join(", ");
+                let detail = format!("method not allowed; use {methods}");
+                let error = ApiError::new(StatusCode::METHOD_NOT_ALLOWED, detail);
+                Err(match HeaderValue::try_from(methods) {
+                    Ok(methods) => error.with_header(ALLOW, methods),
+                    Err(_) => error,
+                })
+            }
+            Self::Unknown(RouteListener::Administration) => Err(ApiError::unknown_path()),
             Self::Unknown(RouteListener::Check) => {
-                let paths: Vec<&str> = rows_of(RouteListener::Check)
+                let paths: Vec<&str> = routes_of(RouteListener::Check)
                     .map(|row| row.path)
                     .filter(|path| !path.contains('{'))
                     .collect();
@@ -226,19 +191,18 @@ impl Found {
                     "the check listener serves {}; administration and /metrics are at admin_listen",
                     paths.join(", ")
                 );
-                Err(ApiError::new(StatusCode::NOT_FOUND, detail))
+                Err(ApiError::not_found(detail))
             }
         }
     }
 }
 
-fn rows_of(listener: RouteListener) -> impl Iterator<Item = &'static Row> {
-    ROWS.iter().filter(move |row| row.listeners.contains(&listener))
+pub(super) fn all() -> impl Iterator<Item = &'static Route> {
+    TABLES.into_iter().flatten()
 }
 
-fn methods_of(listener: RouteListener, path: &str) -> String {
-    let of_path = rows_of(listener).filter(|row| row.path == path).map(|row| row.methods);
-    of_path.collect::<Vec<_>>().join(", ")
+fn routes_of(listener: RouteListener) -> impl Iterator<Item = &'static Route> {
+    all().filter(move |row| row.listeners.contains(&listener))
 }
 
 /// Returns the answer of `GET /`.
@@ -258,8 +222,8 @@ fn help() -> String {
     ] {
         // Writing to a `String` cannot fail.
         let _ = write!(text, "\n{about}\n\n");
-        for Row { methods, path, summary, example, .. } in rows_of(listener) {
-            let (path, colon) = (path.replace("..}", "}"), if example.is_empty() { "" } else { ": " });
+        for route @ Route { methods, summary, example, .. } in routes_of(listener) {
+            let (path, colon) = (route.shown_path(), if example.is_empty() { "" } else { ": " });
             let _ = writeln!(text, "{methods:<10}{path:<38}{summary}{colon}{example}");
         }
     }
@@ -269,6 +233,7 @@ fn help() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::http::ROUTE_LABELS;
 
     /// `UPDATE_DOCS=1` rewrites the table.
     #[test]
@@ -278,7 +243,7 @@ mod tests {
         let (before, rest) = text.split_once("<!-- routes -->\n").unwrap();
         let (_, after) = rest.split_once("<!-- end of routes -->").unwrap();
         let mut table = "| listener | route | does | token |\n| --- | --- | --- | --- |\n".to_owned();
-        for Row { methods, path, listeners, summary, permission, .. } in ROWS {
+        for route @ Route { methods, listeners, summary, permission, .. } in all() {
             let listeners = listeners.iter().map(|listener| match listener {
                 RouteListener::Check => "check",
                 RouteListener::Administration => "administration",
@@ -287,10 +252,11 @@ mod tests {
             let token = match permission {
                 Permission::Open => "none",
                 Permission::Decide => "caller, if set",
+                Permission::Read if summary.contains("dry_run") => "admin, of a dry run also reader",
                 Permission::Read => "reader, admin",
                 Permission::Change => "admin",
             };
-            let path = path.replace("..}", "}");
+            let path = route.shown_path();
             table += &format!("| {listeners} | `{methods} {path}` | {summary} | {token} |\n");
         }
         let written = format!("{before}<!-- routes -->\n{table}<!-- end of routes -->{after}");
@@ -302,24 +268,31 @@ mod tests {
     }
 
     #[test]
+    fn every_label_is_counted() {
+        assert!(all().all(|route| ROUTE_LABELS.contains(&route.label)));
+    }
+
+    #[test]
     fn a_path_leads_to_its_first_row() {
         let route = |listener, method: &str, path: &str| {
             let method = Method::from_bytes(method.as_bytes()).unwrap();
-            Found::new(listener, &method, path)
-                .into_route()
-                .map(|(route, _)| route)
-                .map_err(|error| error.to_json())
+            match MatchedRoute::new(listener, &method, path) {
+                MatchedRoute::Route(row, _) => Ok(row.path),
+                other => Err(other.into_handler().unwrap_err().to_json()),
+            }
         };
         let admin = |method, path| route(RouteListener::Administration, method, path);
-        assert_eq!(route(RouteListener::Check, "POST", "/v1/check"), Ok(Route::Check));
-        assert_eq!(
-            route(RouteListener::Check, "PURGE", "/v1/forward-auth/nginx"),
-            Ok(Route::ForwardAuthProfile)
-        );
-        assert_eq!(admin("DELETE", "/v1/keys/a/b"), Ok(Route::ResetKey));
-        assert_eq!(admin("DELETE", "/v1/keys/a/reservations/0f"), Ok(Route::ReleaseHolder));
-        assert_eq!(admin("POST", "/v1/rules/a/promote"), Ok(Route::Promote));
-        assert_eq!(admin("PUT", "/v1/lists/block/ip/10.0.0.0/8"), Ok(Route::AddToList));
+        for (method, path, expected) in [
+            ("DELETE", "/v1/keys/a/b", "/v1/keys/{key..}"),
+            ("DELETE", "/v1/keys/a/reservations/0f", "/v1/keys/{key..}/reservations/{id}"),
+            ("POST", "/v1/rules/a/promote", "/v1/rules/{id}/promote"),
+            ("PUT", "/v1/lists/block/ip/10.0.0.0/8", "/v1/lists/{list}/{attribute}/{value..}"),
+        ] {
+            assert_eq!(admin(method, path).as_deref(), Ok(expected));
+        }
+        assert_eq!(route(RouteListener::Check, "POST", "/v1/check").as_deref(), Ok("/v1/check"));
+        let forwarded = route(RouteListener::Check, "PURGE", "/v1/forward-auth/nginx");
+        assert_eq!(forwarded.as_deref(), Ok("/v1/forward-auth/{profile..}"));
         for (method, path, expected) in [
             ("TRACE", "/v1/rules/a", "use GET, PUT, PATCH, DELETE"),
             ("POST", "/metrics", "use GET, HEAD"),

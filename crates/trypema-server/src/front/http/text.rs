@@ -7,7 +7,7 @@ pub(super) fn decoded(text: &str) -> Option<Cow<'_, str>> {
     if !text.contains(['%', '+']) {
         return Some(Cow::Borrowed(text));
     }
-    from_bytes(text, |byte| if byte == b'+' { b' ' } else { byte })
+    from_bytes(text, b' ')
 }
 
 /// Decodes a part of a path. Returns `None` if the result is not UTF-8.
@@ -15,16 +15,17 @@ pub(super) fn decoded_path(text: &str) -> Option<Cow<'_, str>> {
     if !text.contains('%') {
         return Some(Cow::Borrowed(text));
     }
-    from_bytes(text, |byte| byte)
+    from_bytes(text, b'+')
 }
 
-fn from_bytes(text: &str, other: impl Fn(u8) -> u8) -> Option<Cow<'_, str>> {
+fn from_bytes(text: &str, plus: u8) -> Option<Cow<'_, str>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
         bytes.push(match byte {
             b'%' => digit(rest.next()?)? << 4 | digit(rest.next()?)?,
-            _ => other(byte),
+            b'+' => plus,
+            _ => byte,
         });
     }
     String::from_utf8(bytes).ok().map(Cow::Owned)

@@ -5,7 +5,7 @@ use serde::Serialize;
 use trypema::rules::Holder;
 
 use super::{BlockReport, counted_unit, milliseconds, rounded_down, rounded_up};
-use crate::service::Counter;
+use crate::service::CounterState;
 
 /// The state of a counter.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -91,7 +91,7 @@ pub(crate) struct ResetResponse<'a> {
 
 impl<'a> KeyResponse<'a> {
     /// Creates the response; `None` if the verdict has no rule.
-    pub(crate) fn new(counter: &'a Counter) -> Option<Self> {
+    pub(crate) fn new(counter: &'a CounterState) -> Option<Self> {
         let rule = counter.verdict.rules().next()?;
         let decision = rule.decision;
         let holders = counter.holders.as_ref();

@@ -4,21 +4,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use trypema::rules::Explanation;
 
-use super::{OutcomeName, RuleReport, milliseconds};
+use super::{RuleReport, Summary};
 
 /// The decision of every rule about a request. Nothing is spent.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ExplainResponse<'a> {
-    outcome: OutcomeName,
-    retry_after_ms: Option<u64>,
-    /// The id of the rule that would deny the request.
-    decided_by: Option<&'a str>,
-    /// The attribute whose value is on an allow list or a block list that decides.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    listed_by: Option<&'a str>,
-    /// The entry of that list: a value, or the network that contains the address.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    listed_entry: Option<&'a str>,
+    #[serde(flatten)]
+    summary: Summary<'a>,
     /// The rules that apply, by priority.
     rules: Vec<RuleReport<'a>>,
     /// The rules that do not apply.
@@ -39,16 +31,11 @@ struct NotApplyingRule<'a> {
 
 impl<'a> ExplainResponse<'a> {
     pub(crate) fn new(explanation: &'a Explanation) -> Self {
-        let verdict = &explanation.verdict;
-        let reasons = explanation.not_applying();
         Self {
-            outcome: OutcomeName::of(verdict),
-            retry_after_ms: milliseconds(verdict.retry_after()),
-            decided_by: verdict.decided_by().map(|rule| rule.rule.id.as_str()),
-            listed_by: verdict.listed_by(),
-            listed_entry: verdict.listed_entry(),
+            summary: Summary::from(&explanation.verdict),
             rules: explanation.applying().map(RuleReport::from).collect(),
-            not_applying: reasons
+            not_applying: explanation
+                .not_applying()
                 .map(|rule| NotApplyingRule {
                     rule: &rule.rule.id,
                     name: rule.rule.name.as_deref(),

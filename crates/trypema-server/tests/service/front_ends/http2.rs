@@ -17,7 +17,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::sync::watch;
 use trypema_server::testkit::{
-    Delivery, NotBegun, OpenStream, Protocol, Reservation, Serving, Stream, UNACCOUNTED_BYTES, Work,
+    Delivery, NotBegun, OpenStream, Protocol, ReservedMemory, Serving, Stream, UNACCOUNTED_BYTES, Work,
 };
 
 use super::{Decide, stream_of};
@@ -90,7 +90,7 @@ impl Http2 {
     }
 }
 
-async fn reserve(work: &Work, bytes: usize) -> Result<Option<Reservation>, h2::Error> {
+async fn reserve(work: &Work, bytes: usize) -> Result<Option<ReservedMemory>, h2::Error> {
     if bytes <= UNACCOUNTED_BYTES {
         return Ok(None);
     }
@@ -98,7 +98,7 @@ async fn reserve(work: &Work, bytes: usize) -> Result<Option<Reservation>, h2::E
 }
 
 /// Reads a body, whose memory is reserved in advance.
-async fn read(body: Incoming, work: &Work) -> Result<(String, Option<Reservation>), h2::Error> {
+async fn read(body: Incoming, work: &Work) -> Result<(String, Option<ReservedMemory>), h2::Error> {
     let length = body.size_hint().exact().map_or(MAX_BODY, |length| length as usize);
     let reserved = reserve(work, length).await?;
     let body = http_body_util::Limited::new(body, MAX_BODY).collect().await.map_err(|_| Reason::CANCEL)?;
@@ -118,7 +118,7 @@ impl Body for StreamBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
-        if self.open.poll_told_to_end(context).is_ready() {
+        if self.open.poll_ending(context).is_ready() {
             return Poll::Ready(None);
         }
         self.parts.poll_next_unpin(context).map(|part| {

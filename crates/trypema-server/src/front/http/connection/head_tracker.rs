@@ -4,6 +4,8 @@
 //! keeps it in a buffer that nobody else sees. So the tracker finds the ends of heads and bodies by itself. It
 //! follows RFC 9112 as hyper does. It refuses nothing: where a request is malformed, hyper closes the connection.
 
+use crate::net::Heads;
+
 /// The longest start of a line that matters, without blanks: `content-length:` and 20 digits, or a chunk's size.
 const MAX_LINE: usize = 48;
 
@@ -46,9 +48,11 @@ impl HeadTracker {
     pub(super) fn new() -> Self {
         Self { part: Part::BeforeHead, skipped: 0, line: Line { text: [0; MAX_LINE], length: 0 } }
     }
+}
 
+impl Heads for HeadTracker {
     /// Whether the last bytes were a part of a head. Also if that is unknown, because then a client must not gain time.
-    pub(super) fn is_mid_head(&self) -> bool {
+    fn is_mid_head(&self) -> bool {
         match self.part {
             Part::BeforeHead => self.skipped == 0 && !self.line.is_empty(),
             Part::Head(_) | Part::Unknown => true,
@@ -57,7 +61,7 @@ impl HeadTracker {
     }
 
     /// Follows the bytes of a read.
-    pub(super) fn read(&mut self, mut bytes: &[u8]) {
+    fn read(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() && self.part != Part::Unknown {
             if self.skipped > 0 {
                 let count = usize::try_from(self.skipped).unwrap_or(usize::MAX).min(bytes.len());
@@ -72,7 +76,9 @@ impl HeadTracker {
             bytes = &bytes[end + 1..];
         }
     }
+}
 
+impl HeadTracker {
     fn add_to_line(&mut self, bytes: &[u8]) {
         let is_header = matches!(self.part, Part::BeforeHead | Part::Head(_));
         // Most lines are headers that do not matter. One byte says that they are not empty.

@@ -5,25 +5,26 @@ use std::thread;
 use futures_util::future::join_all;
 use http::StatusCode;
 use serde::Serialize;
+use serde_json::json;
 use tokio::sync::Semaphore;
 use trypema::http::{ErrorCode, HeaderStyle, Policy, Problem};
 use trypema::rules::Verdict;
 
 use crate::attributes::OwnedRequest;
 use crate::deny_status::DenyStatus;
-use crate::front::http::accounting::{Accounting, with_accounting};
-use crate::front::http::openapi::{PROBLEM, Schemas, in_query, json_body, responses};
+use crate::front::http::accounting::{must_send, reserved};
+use crate::front::http::openapi::{Description, PROBLEM};
 use crate::front::http::problem::ApiError;
 use crate::front::http::query::ReportOptions;
-use crate::front::http::response::{json_bytes, json_response};
+use crate::front::http::response::{empty, json_response, response};
 use crate::front::http::{Api, Exchange, HttpResponse, RouteResult};
 use crate::mode::Mode;
 use crate::net::Work;
+use crate::refusal::Permission;
+use crate::service::Call;
 use crate::service::json::{self as requests, CheckRequest};
 use crate::service::report::CheckResponse;
-use crate::service::{Caller, Check};
 use crate::settings::Provider;
-use serde_json::{Value, json};
 
 /// The number of requests of a batch that are sent to Redis at a time: enough for one round trip to serve
 /// many, few enough that the last ones meet the Redis deadline.
@@ -48,42 +49,45 @@ const RESPONSE_BYTES: usize = 1_024;
 /// it is parsed.
 const SHORTEST_REQUEST: usize = 24;
 
+#[rustfmt::skip]
+routes! {
+    "POST" "/v1/check" CHECK Decide "check" Check,
+        "Check a request, or an array of requests", r#"{"attributes": {"user": "ann"}, "cost": 1}"#, describe;
+}
+
 impl Api {
     pub(super) async fn check(&self, exchange: Exchange<'_>) -> RouteResult {
-        let options = ReportOptions::read(exchange.query())?;
-        let (work, caller) = (exchange.work, exchange.caller.clone());
-        let body = exchange.body(self.max_body).await?;
+        let options = ReportOptions::read(exchange.request.uri().query())?;
+        let (body, call) = exchange.body(self.max_body()).await?;
         if requests::is_batch(&body) {
-            return self.check_batch(&body, &caller, work).await;
+            return self.check_batch(&body, &call).await;
         }
         let (mode, request) = requests::read::<CheckRequest>(&body)?.into_parts()?;
-        let verdict = self.service.call(&caller, work, Check { mode, request: &request }).await?;
+        let verdict = call.check(mode, &request).await?;
         let response = decision_response(&verdict, options, &CheckResponse::new(&verdict, mode));
-        Ok(match mode {
-            Mode::Peek => response,
-            Mode::Check | Mode::Record => with_accounting(response, Accounting::MustSend),
-        })
+        Ok(if mode == Mode::Peek { response } else { must_send(response) })
     }
 
     /// Decides a batch. Memory for the response is reserved before the batch is parsed, so a batch that
     /// finds no memory costs next to nothing.
-    async fn check_batch(&self, body: &[u8], caller: &Caller, work: &Work) -> RouteResult {
+    async fn check_batch(&self, body: &[u8], call: &Call<'_>) -> RouteResult {
+        let work = call.work;
         // A batch that waits for its turn has spent nothing yet, so its connection may still be evicted.
         let _permit = work.batch_permit().await;
-        let most = (body.len() / SHORTEST_REQUEST + 1).min(self.max_batch);
-        let mut reserved = work.reserve(most * RESPONSE_BYTES).await.ok_or_else(ApiError::out_of_memory)?;
+        let most = (body.len() / SHORTEST_REQUEST + 1).min(self.config.values.max_batch);
+        let mut memory = work.reserve(most * RESPONSE_BYTES).await.ok_or_else(ApiError::out_of_memory)?;
         let checks = {
             // The semaphore is never closed.
             let _part = self.batches(work).acquire().await;
-            requests::read_batch(body, self.max_batch)?
+            requests::read_batch(body, self.config.values.max_batch)?
         };
-        if !reserved.grow_to(checks.len() * RESPONSE_BYTES).await {
+        if !memory.grow_to(checks.len() * RESPONSE_BYTES).await {
             return Err(ApiError::out_of_memory());
         }
-        work.begin_decision()?;
-        let response = Box::pin(self.check_each(&checks, caller, work)).await;
-        reserved.into_unread_response(response.len());
-        Ok(with_accounting(json_bytes(StatusCode::OK, response), Accounting::Reserved))
+        call.begin(Permission::Decide)?;
+        let text = Box::pin(self.check_each(&checks, call)).await;
+        memory.into_unread_response(text.len());
+        Ok(reserved(response(StatusCode::OK, "application/json", text)))
     }
 
     /// Returns the semaphore for batch parts. Crowded peers have their own: their tasks run on threads of low
@@ -94,13 +98,12 @@ impl Api {
 
     /// Decides all requests in order, [`REQUESTS_AT_A_TIME`] at a time. With Redis, these share one round
     /// trip.
-    async fn check_each(&self, checks: &[(Mode, OwnedRequest)], caller: &Caller, work: &Work) -> Vec<u8> {
-        let (batches, mut all) = (self.batches(work), vec![b'[']);
+    async fn check_each(&self, checks: &[(Mode, OwnedRequest)], call: &Call<'_>) -> Vec<u8> {
+        let (batches, mut all) = (self.batches(call.work), vec![b'[']);
         for some in checks.chunks(REQUESTS_AT_A_TIME) {
             // The semaphore is never closed.
             let turn = batches.acquire().await;
-            let checks = some.iter().map(|(mode, request)| Check { mode: *mode, request });
-            let verdicts = join_all(checks.map(|check| self.service.call(caller, work, check))).await;
+            let verdicts = join_all(some.iter().map(|(mode, request)| call.check(*mode, request))).await;
             for ((mode, _), verdict) in some.iter().zip(verdicts) {
                 if all.len() > 1 {
                     all.push(b',');
@@ -149,7 +152,7 @@ pub(super) fn decision_response(
 /// Returns a denial as an HTTP status with a problem body and `Retry-After`. A denial because of an
 /// unavailable store is a 503, whatever `status` is. A blocked client gets 403 instead of 401 or 429.
 pub(super) fn denial_response(verdict: &Verdict, status: DenyStatus, headers: HeaderStyle) -> HttpResponse {
-    let Some(problem) = Problem::of_verdict(verdict) else { return HttpResponse::default() };
+    let Some(problem) = Problem::of_verdict(verdict) else { return empty() };
     let problem = match problem.code() {
         ErrorCode::ServiceUnavailable => problem,
         ErrorCode::Blocked if [DenyStatus::TOO_MANY_REQUESTS, DenyStatus::UNAUTHORIZED].contains(&status) => {
@@ -162,29 +165,14 @@ pub(super) fn denial_response(verdict: &Verdict, status: DenyStatus, headers: He
     response
 }
 
-pub(super) fn describe(schemas: &mut Schemas) -> Value {
-    let (request, answer) =
-        (schemas.of_request::<CheckRequest>(), schemas.of_response::<CheckResponse<'_>>());
-    let failed = json!({"type": "object", "required": ["error"], "properties": {"error": {"$ref": PROBLEM}}});
-    let one_or_many = json!({"oneOf": [request, {"type": "array", "items": request}]});
-    let answers = json!({"oneOf": [answer, {"type": "array", "items": {"anyOf": [answer, failed]}}]});
-    json!({
-        "description": "One request or an array. An array is decided in order; with Redis, in groups whose members may overtake each other. Needs a caller token if the server has one.",
-        "parameters": report_options(),
-        "requestBody": json_body(&one_or_many),
-        "responses": responses("The decision for each request.", &answers, &["4XX", "5XX"]),
-    })
-}
-
-pub(super) fn report_options() -> Value {
-    let status = json!({"type": "integer", "minimum": 400, "maximum": 499, "not": {"enum": [407, 408, 421, 425, 426]}});
-    let headers = json!({"type": "string", "enum": ["standard", "x-ratelimit", "none"]});
-    json!([
-        in_query(
-            "deny_status",
-            "The status of a denial. Without it, a denial is a 200 with the decision in the body.",
-            &status
-        ),
-        in_query("headers", "The headers that report the remaining units.", &headers),
-    ])
+fn describe(about: Description<'_>) -> Description<'_> {
+    about
+        .says("One request or an array. An array is decided in order; with Redis, in groups whose members may overtake each other. Needs a caller token if the server has one.")
+        .takes_report_options()
+        .reads_as::<CheckRequest>(|one| json!({"oneOf": [one, {"type": "array", "items": one}]}))
+        .answers_as::<CheckResponse<'_>>("200", "The decision for each request.", |one| {
+            let failed = json!({"type": "object", "required": ["error"], "properties": {"error": {"$ref": PROBLEM}}});
+            json!({"oneOf": [one, {"type": "array", "items": {"anyOf": [one, failed]}}]})
+        })
+        .fails(&["4XX", "5XX"])
 }

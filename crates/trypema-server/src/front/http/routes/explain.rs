@@ -4,22 +4,25 @@ use http::StatusCode;
 
 use crate::attributes::request_of;
 use crate::background_worker::Worker;
-use crate::front::http::openapi::{Schemas, json_body, responses};
 use crate::front::http::response::json_response;
 use crate::front::http::{Api, Exchange, RouteResult};
-use crate::service::Explain;
 use crate::service::json::RequestDescription;
 use crate::service::report::ExplainResponse;
-use serde_json::{Value, json};
+
+#[rustfmt::skip]
+routes! {
+    "POST" "/v1/explain" ADMINISTRATION Read "explain" explain boxed,
+        "Explain the decision of every rule, and why others do not apply; spends nothing", r#"{"attributes": {"user": "ann"}, "cost": 1}"#,
+        |about| about.reads::<RequestDescription>().answers::<ExplainResponse<'_>>("The decision of every rule.").fails(&["500", "503"]).says("Spends nothing.");
+}
 
 impl Api {
     /// Explains a request. The threads that decide do no more than for a check; the reasons of thousands of
     /// rules are found and written on the readers' worker.
-    pub(super) async fn explain(&self, exchange: Exchange<'_>) -> RouteResult {
-        let (work, caller) = (exchange.work, exchange.caller.clone());
-        let body = exchange.body(self.max_body).await?;
+    async fn explain(&self, exchange: Exchange<'_>) -> RouteResult {
+        let (body, call) = exchange.body(self.max_body()).await?;
         let request = RequestDescription::read(&body)?;
-        let prepared = self.service.call(&caller, work, Explain(&request)).await?;
+        let prepared = call.explain(&request).await?;
         let finish = move || -> RouteResult {
             // The body's part of the memory budget is for the request, too.
             let _body = body;
@@ -29,13 +32,4 @@ impl Api {
         };
         self.app().workers().run(Worker::Reads, finish).await?
     }
-}
-
-pub(super) fn describe(schemas: &mut Schemas) -> Value {
-    let answer = schemas.of_response::<ExplainResponse<'_>>();
-    json!({
-        "description": "Spends nothing.",
-        "requestBody": json_body(&schemas.of_request::<RequestDescription>()),
-        "responses": responses("The decision of every rule.", &answer, &["400", "401", "403", "413", "500", "503"]),
-    })
 }

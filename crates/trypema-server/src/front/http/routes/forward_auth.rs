@@ -1,25 +1,25 @@
 //! `/v1/forward-auth/PROFILE`: decides whether a proxied request may proceed. For nginx `auth_request`,
 //! Caddy `forward_auth` and Traefik `forwardAuth`.
 
-use std::borrow::Cow;
 use std::net::IpAddr;
 
 use http::{HeaderName, HeaderValue, Request, StatusCode};
 use hyper::body::Incoming;
+use serde_json::json;
 use trypema::TrypemaError;
 use trypema::http::{Policy, Problem, TrustedProxies};
 
 use super::check::denial_response;
 use crate::attributes::{Fields, OwnedRequest, OwnedSet};
 use crate::forward_auth::{DEFAULT, Profile, is_profile_name};
-use crate::front::http::accounting::{Accounting, with_accounting};
-use crate::front::http::openapi::{Schemas, problem_response};
-use crate::front::http::problem::{ApiError, FRAGMENT};
-use crate::front::http::{Api, Exchange, HttpResponse, RouteResult};
+use crate::front::http::accounting::must_send;
+use crate::front::http::openapi::Description;
+use crate::front::http::problem::ApiError;
+use crate::front::http::response::empty;
+use crate::front::http::{Api, Exchange, RouteResult};
 use crate::mode::Mode;
 use crate::refusal::Refusal;
-use crate::service::{Caller, Check};
-use serde_json::{Value, json};
+use crate::service::Caller;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
@@ -29,19 +29,28 @@ const REFUSED: HeaderName = HeaderName::from_static("trypema-refused");
 /// The problem that the client shall get, for a proxy with `auth_request`, which drops the body of a denial.
 const PROBLEM: HeaderName = HeaderName::from_static("trypema-problem");
 
+#[rustfmt::skip]
+routes! {
+    "ANY" "/v1/forward-auth" CHECK Open "forward_auth" ForwardAuth,
+        "Check a proxied request: nginx auth_request, Caddy forward_auth, Traefik forwardAuth", "",
+        describe;
+    "ANY" "/v1/forward-auth/{profile..}" CHECK Open "forward_auth" ForwardAuth,
+        "Check a proxied request by a profile of the configuration file", "", describe;
+}
+
 impl Api {
     pub(super) async fn forward_auth(&self, exchange: Exchange<'_>) -> RouteResult {
-        let peer = exchange.work.peer_address().ip();
-        if !self.trusted_proxies.trusts(peer) {
+        let peer = exchange.call.work.peer_address().ip();
+        if !self.config.trusted_proxies.trusts(peer) {
             let detail = format!("{} is not one of the trusted proxies", peer.to_canonical());
             return Err(ApiError::new(StatusCode::FORBIDDEN, detail));
         }
         let profile = self.profile(&exchange)?;
-        let fields = Forwarded { request: &exchange.request, peer, proxies: &self.trusted_proxies };
+        let fields = Forwarded { request: &exchange.request, peer, proxies: &self.config.trusted_proxies };
         let attributes = profile.attributes.read(&fields).map_err(|refusal| profile.error(refusal))?;
         let set = OwnedSet { attributes, requests: Some(profile.cost.get()), ..OwnedSet::default() };
-        let check = Check { mode: Mode::Check, request: &OwnedRequest::from(set) };
-        let verdict = self.service.call(&Caller::proxy(), exchange.work, check).await;
+        let call = self.service.call(Caller::proxy(), exchange.call.work);
+        let verdict = call.check(Mode::Check, &OwnedRequest::from(set)).await;
         let verdict = verdict.map_err(|refusal| profile.error(refusal))?;
         if !verdict.is_allowed() {
             let mut response = denial_response(&verdict, profile.deny_status, profile.headers);
@@ -51,9 +60,9 @@ impl Api {
             {
                 response.headers_mut().insert(PROBLEM, problem);
             }
-            return Ok(with_accounting(response, Accounting::MustSend));
+            return Ok(must_send(response));
         }
-        let mut response = HttpResponse::default();
+        let mut response = empty();
         profile.headers.write(Policy::of_verdict(&verdict), response.headers_mut());
         Ok(response)
     }
@@ -74,7 +83,7 @@ impl Api {
                  `forward_auth.profiles` of the server's configuration file",
             ));
         }
-        self.profiles.get(name).ok_or_else(|| {
+        self.config.profiles.get(name).ok_or_else(|| {
             let detail = format!(
                 "unknown profile {name:?}; define it in `forward_auth.profiles` of the server's configuration file"
             );
@@ -124,29 +133,25 @@ impl Fields for Forwarded<'_> {
 impl Profile {
     /// Returns the response for a refusal, which says in a header if the path is why.
     fn error(&self, refusal: Refusal) -> ApiError {
-        let (reason, detail): (_, Cow<'static, str>) = match refusal {
-            Refusal::Fragment => ("fragment", FRAGMENT.into()),
-            Refusal::Failed(error @ TrypemaError::DotSegments) => ("dot-segments", error.to_string().into()),
-            Refusal::Failed(error @ TrypemaError::AmbiguousPath { .. }) => {
-                ("ambiguous-path", error.to_string().into())
-            }
-            other => return other.into(),
+        let reason = match &refusal {
+            Refusal::Fragment => "fragment",
+            Refusal::Failed(TrypemaError::DotSegments) => "dot-segments",
+            Refusal::Failed(TrypemaError::AmbiguousPath { .. }) => "ambiguous-path",
+            _ => return refusal.into(),
         };
-        let header = Some((REFUSED, HeaderValue::from_static(reason)));
-        ApiError::Request { status: self.refusal_status(), detail, header }
+        ApiError::new(self.refusal_status(), refusal.to_string())
+            .with_header(REFUSED, HeaderValue::from_static(reason))
     }
 }
 
-pub(super) fn describe(_: &mut Schemas) -> Value {
+fn describe(about: Description<'_>) -> Description<'_> {
     let header = |name: &str, is_required: bool, example: &str| json!({"name": name, "in": "header", "required": is_required, "schema": {"type": "string"}, "example": example});
-    json!({
-        "description": "X-Forwarded-Uri, -Method, -Host and -For describe the request, unless the profile names other headers. Without a profile in the path it is `default`. Anything else in the path, and any query, is a 400: it may be the client's. A path with dot segments or with too many readings is a 400, or the deny_status of profiles for which it is 401 or 403; the header Trypema-Refused says why. With these profiles, a denial has its problem, as the client shall see it, in the header Trypema-Problem.",
-        "parameters": [
-            header("X-Forwarded-Uri", true, "/search?q=x"),
-            header("X-Forwarded-For", true, "203.0.113.9"),
-            header("X-Forwarded-Method", false, "GET"),
-            header("X-Forwarded-Host", false, "example.com"),
-        ],
-        "responses": {"200": {"description": "The request may proceed."}, "4XX": problem_response(), "5XX": problem_response()},
-    })
+    about
+        .says("X-Forwarded-Uri, -Method, -Host and -For describe the request, unless the profile names other headers. Without a profile in the path it is `default`. Anything else in the path, and any query, is a 400: it may be the client's. A path with dot segments or with too many readings is a 400, or the deny_status of profiles for which it is 401 or 403; the header Trypema-Refused says why. With these profiles, a denial has its problem, as the client shall see it, in the header Trypema-Problem.")
+        .parameter(header("X-Forwarded-Uri", true, "/search?q=x"))
+        .parameter(header("X-Forwarded-For", true, "203.0.113.9"))
+        .parameter(header("X-Forwarded-Method", false, "GET"))
+        .parameter(header("X-Forwarded-Host", false, "example.com"))
+        .responds("200", "The request may proceed.")
+        .fails(&["4XX", "5XX"])
 }

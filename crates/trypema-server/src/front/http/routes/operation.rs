@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderValue};
-use http::{Response, StatusCode};
+use http::StatusCode;
 use tokio::sync::Mutex;
 
 use super::help;
@@ -14,56 +13,66 @@ use crate::app::Readiness;
 use crate::background_worker::{BackgroundWorkers, Worker, WorkerError};
 use crate::clock::Started;
 use crate::front::http::exchange::bearer;
-use crate::front::http::openapi::Schemas;
-use crate::front::http::response::{json_bytes, json_response};
-use crate::front::http::response_body::ResponseBody;
-use crate::front::http::{Api, Exchange, HttpResponse, RouteResult, openapi};
+use crate::front::http::openapi::{self, Description};
+use crate::front::http::response::{json_response, response};
+use crate::front::http::{Api, Exchange, HttpResponse, RouteResult};
 use crate::metrics::CONTENT_TYPE as METRICS;
-use serde_json::{Value, json};
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 
+#[rustfmt::skip]
+routes! {
+    "GET, HEAD" "/healthz" BOTH Open "operation" health boxed,
+        "Tell whether the process runs", "", |about| about.responds("200", "The process runs.");
+    "GET, HEAD" "/readyz" CHECK Open "operation" readiness boxed,
+        "Tell whether the server accepts requests", "", describe_readiness;
+    "GET, HEAD" "/readyz" ADMINISTRATION Open "operation" readiness_in_detail boxed,
+        "Tell whether the server accepts requests, and with a token why rules were rejected", "",
+        describe_readiness;
+    "GET, HEAD" "/metrics" ADMINISTRATION Open "operation" metrics boxed,
+        "Write metrics for Prometheus", "", |about| about.responds("200", "The metrics.");
+    "GET, HEAD" "/openapi.json" ADMINISTRATION Open "operation" description boxed,
+        "Describe all of this for programs (OpenAPI 3.1)", "", |about| about.responds("200", "The document.");
+    "GET, HEAD" "/" ADMINISTRATION Open "operation" list_routes boxed,
+        "List the routes", "", |about| about.responds("200", "The routes.");
+}
+
 impl Api {
-    pub(super) async fn health(&self, _: Exchange<'_>) -> RouteResult {
-        Ok(text(PLAIN, "ok\n"))
+    async fn health(&self, _: Exchange<'_>) -> RouteResult {
+        Ok(response(StatusCode::OK, PLAIN, "ok\n"))
     }
 
-    pub(super) async fn readiness(&self, _: Exchange<'_>) -> RouteResult {
+    async fn readiness(&self, _: Exchange<'_>) -> RouteResult {
         Ok(readiness(&self.app().readiness().without_details()))
     }
 
     /// The response to a reader token or an admin token also says why rules were rejected.
-    pub(super) async fn readiness_in_detail(&self, exchange: Exchange<'_>) -> RouteResult {
+    async fn readiness_in_detail(&self, exchange: Exchange<'_>) -> RouteResult {
         match exchange.access.is_reader(bearer(exchange.headers())) {
             true => Ok(readiness(&self.app().readiness())),
             false => self.readiness(exchange).await,
         }
     }
 
-    pub(super) async fn metrics(&self, _: Exchange<'_>) -> RouteResult {
+    async fn metrics(&self, _: Exchange<'_>) -> RouteResult {
         let app = Arc::clone(self.app());
-        Ok(text(METRICS, self.metrics.text(self.app().workers(), move || app.exposition()).await?))
+        let text = self.metrics.text(self.app().workers(), move || app.exposition()).await?;
+        Ok(response(StatusCode::OK, METRICS, text))
     }
 
-    pub(super) async fn description(&self, _: Exchange<'_>) -> RouteResult {
+    async fn description(&self, _: Exchange<'_>) -> RouteResult {
         let document = self.app().workers().run(Worker::Operators, openapi::document).await?;
-        Ok(json_bytes(StatusCode::OK, document))
+        Ok(response(StatusCode::OK, "application/json", document))
     }
 
-    pub(super) async fn list_routes(&self, _: Exchange<'_>) -> RouteResult {
-        Ok(text(PLAIN, help()))
+    async fn list_routes(&self, _: Exchange<'_>) -> RouteResult {
+        Ok(response(StatusCode::OK, PLAIN, help()))
     }
 }
 
 fn readiness(readiness: &Readiness) -> HttpResponse {
     let status = if readiness.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     json_response(status, readiness)
-}
-
-fn text(content_type: &'static str, body: impl Into<Bytes>) -> HttpResponse {
-    let mut response = Response::new(ResponseBody::from(body.into()));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    response
 }
 
 /// A cache of the metrics text, which the operators' worker writes. A long text is shared between requests,
@@ -99,25 +108,8 @@ impl SharedText {
     }
 }
 
-pub(super) fn describe_health(_: &mut Schemas) -> Value {
-    json!({"responses": {"200": {"description": "The process runs."}}})
-}
-
-pub(super) fn describe_readiness(_: &mut Schemas) -> Value {
-    json!({"responses": {
-        "200": {"description": "The server accepts requests. `warnings` lists what an operator should repair."},
-        "503": {"description": "The server is stopping."},
-    }})
-}
-
-pub(super) fn describe_metrics(_: &mut Schemas) -> Value {
-    json!({"responses": {"200": {"description": "The metrics."}}})
-}
-
-pub(super) fn describe_description(_: &mut Schemas) -> Value {
-    json!({"responses": {"200": {"description": "The document."}}})
-}
-
-pub(super) fn describe_list_routes(_: &mut Schemas) -> Value {
-    json!({"responses": {"200": {"description": "The routes."}}})
+fn describe_readiness(about: Description<'_>) -> Description<'_> {
+    about
+        .responds("200", "The server accepts requests. `warnings` lists what an operator should repair.")
+        .responds("503", "The server is stopping.")
 }

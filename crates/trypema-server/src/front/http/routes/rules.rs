@@ -1,45 +1,43 @@
 //! Routes that show the rules in force and change the stored ones.
 
-pub(super) mod candidates;
-mod item;
 pub(super) mod lists;
 pub(super) mod one;
 pub(super) mod overrides;
-mod permits;
-mod precondition;
 pub(super) mod whole;
 
-use http::StatusCode;
-use http::header::{ETAG, HeaderValue};
+use std::sync::Arc;
+
+use http::header::{ETAG, HeaderValue, IF_MATCH};
+use http::{HeaderMap, StatusCode};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use trypema::rules::{Rule, Rules};
+use trypema::rules::Rule;
 
-pub(in crate::front::http) use permits::RulesetPermits;
+pub(in crate::front::http) use whole::RulesetPermits;
 
+use crate::app::App;
 use crate::background_worker::Worker;
-use crate::front::http::accounting::{Accounting, with_accounting};
-use crate::front::http::body::Body;
-use crate::front::http::openapi::{Schemas, responses};
+use crate::front::http::accounting::must_send;
+use crate::front::http::openapi::Description;
 use crate::front::http::problem::ApiError;
 use crate::front::http::response::json_response;
 use crate::front::http::{Api, Exchange, HttpResponse, RouteResult};
-use crate::net::Work;
+use crate::refusal::Permission;
 use crate::rules::change::StoredChange;
 use crate::rules::database::{
     DatabaseError, EditError, EditResult, InvalidStoredRules, ProposedRules, StoredRules,
 };
 use crate::rules::store::RuleStore;
+use crate::service::Call;
 use crate::service::json::read_document;
-use serde_json::{Value, json};
 
 /// The most changes of an edit that the log names.
 const MAX_NAMED: usize = 10;
 
 /// The rules in force on this server.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(in crate::front::http) struct RulesResponse<'a> {
+struct RulesResponse<'a> {
     /// The revision of the rules, if they are stored in a database.
     #[serde(skip_serializing_if = "Option::is_none")]
     revision: Option<u64>,
@@ -52,15 +50,66 @@ pub(in crate::front::http) struct RulesResponse<'a> {
 
 /// The result of a change.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(in crate::front::http) struct EditResponse {
+struct EditResponse {
     /// The revision of the rule set now.
     revision: u64,
     /// The changes that were made, or that a dry run would make; empty if nothing differs.
     changes: Vec<StoredChange>,
 }
 
+/// The decisions of candidates compared with those of their live rules, as this server has counted them
+/// since it loaded each pair.
+#[derive(Debug, Serialize, JsonSchema)]
+struct CandidatesResponse {
+    candidates: Vec<CandidateReport>,
+}
+
+/// One candidate compared with its live rule.
+#[derive(Debug, Serialize, JsonSchema)]
+struct CandidateReport {
+    /// The id of the live rule.
+    rule: String,
+    /// The id of the candidate.
+    candidate: String,
+    /// The share of keys for which the candidate is checked.
+    share: f64,
+    /// Requests that both rules allowed.
+    both_allowed: u64,
+    /// Requests that both rules denied.
+    both_denied: u64,
+    /// Requests that the live rule allowed and the candidate would have denied.
+    would_deny: u64,
+    /// Requests that the live rule denied and the candidate would have allowed.
+    would_allow: u64,
+}
+
+/// One stored item.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ItemResponse<'a, T> {
+    /// The revision of its last change; `null` if it is in a file.
+    revision: Option<u64>,
+    /// The item itself.
+    #[serde(flatten)]
+    item: &'a T,
+}
+
+impl<T: Serialize> ItemResponse<'_, T> {
+    fn into_response(self) -> HttpResponse {
+        with_etag(json_response(StatusCode::OK, &self), self.revision)
+    }
+}
+
+#[rustfmt::skip]
+routes! {
+    "GET" "/v1/rules" ADMINISTRATION Read "rules" rules_in_force boxed,
+        "Show the rules in force on this server", "", |about| about.answers::<RulesResponse<'_>>("The rules.");
+    "GET" "/v1/candidates" ADMINISTRATION Read "rules" candidates boxed,
+        "Compare candidates with their live rules, on the requests that this server has seen", "",
+        |about| about.answers::<CandidatesResponse>("The comparisons.");
+}
+
 impl Api {
-    pub(super) async fn rules_in_force(&self, _: Exchange<'_>) -> RouteResult {
+    async fn rules_in_force(&self, _: Exchange<'_>) -> RouteResult {
         let rules = self.app().rules();
         let revision = self.app().rule_store().map(|rule_store| rule_store.in_force().version.revision);
         let response = move || {
@@ -70,43 +119,51 @@ impl Api {
         Ok(self.app().workers().run(Worker::Reads, response).await?)
     }
 
+    async fn candidates(&self, _: Exchange<'_>) -> RouteResult {
+        let app = Arc::clone(self.app());
+        Ok(self.app().workers().run(Worker::Reads, move || report(&app)).await?)
+    }
+
     /// Returns the database that stores the rules, or a 404 if they are in a file.
     fn rule_store(&self) -> Result<&RuleStore, ApiError> {
         let missing =
             "the rules are in a file and read-only here; set database_url to change them through the API";
-        self.app()
-            .rule_store()
-            .map(|rule_store| &**rule_store)
-            .ok_or_else(|| ApiError::new(StatusCode::NOT_FOUND, missing))
+        let rule_store = self.app().rule_store().map(|rule_store| &**rule_store);
+        rule_store.ok_or_else(|| ApiError::not_found(missing))
     }
 
     /// Answers with the result of `make` on the stored rules. `make` runs on the readers' worker, because
     /// there may be thousands of rules.
     async fn respond_from_stored(
         &self,
-        work: &Work,
+        call: &Call<'_>,
         make: impl FnOnce(&StoredRules) -> RouteResult + Send + 'static,
     ) -> RouteResult {
         let rule_store = self.rule_store()?;
-        work.begin_decision()?;
+        call.begin(Permission::Read)?;
         let stored = rule_store.database().read().await?;
         self.app().workers().run(Worker::Reads, move || make(&stored)).await?
     }
 
-    /// Changes the stored rules to the result of `make`, and announces the change to all servers.
+    /// Changes an item of the stored rules, to the result of `make`, and announces the change to all servers. The
+    /// `ETag` of the answer is the revision that the next change has to name.
     async fn edit(
         &self,
-        who: &str,
-        work: &Work,
+        call: &Call<'_>,
+        status: StatusCode,
         make: impl FnOnce(&StoredRules) -> Result<ProposedRules, ApiError> + Send + 'static,
-    ) -> Result<EditResult, ApiError> {
-        let rule_store = self.rule_store()?;
-        work.begin_decision()?;
+    ) -> RouteResult {
+        let (rule_store, who) = (self.rule_store()?, call.caller.name());
+        call.begin(Permission::Change)?;
         let transaction = rule_store.database().edit(who).await?;
-        self.finish(who, transaction.finish(make).await?).await
+        let edit = self.announce(who, transaction.finish(make).await?).await?;
+        let revision = edit.item_revision;
+        let response = self.edit_response(Worker::Changes, status, edit).await?;
+        Ok(must_send(with_etag(response, revision)))
     }
 
-    async fn finish(&self, who: &str, edit: EditResult) -> Result<EditResult, ApiError> {
+    /// Logs a change, and tells all servers.
+    async fn announce(&self, who: &str, edit: EditResult) -> Result<EditResult, ApiError> {
         let (revision, count) = (edit.revision, edit.changes.len());
         if count > 0 {
             let named: Vec<&str> = edit.changes.iter().take(MAX_NAMED).map(|change| &*change.name).collect();
@@ -125,50 +182,101 @@ impl Api {
         Ok(edit)
     }
 
-    /// Answers a change of one item. The `ETag` is the revision that the next change has to name.
-    async fn edit_response(&self, status: StatusCode, edit: EditResult) -> RouteResult {
-        let revision = edit.item_revision;
-        let response = self.json_on(Worker::Changes, status, EditResponse::from(edit)).await?;
-        let response = with_accounting(response, Accounting::MustSend);
-        Ok(match revision {
-            Some(revision) => with_etag(response, revision),
-            None => response,
-        })
-    }
-
-    /// Parses a rule set on `worker`, because it may be long.
-    async fn read_rules(&self, worker: Worker, body: Body) -> Result<Rules, ApiError> {
-        let read = move || read_document(&body, |document| document.rule_set().err());
-        Ok(self.app().workers().run(worker, read).await??)
+    /// Writes the answer to a change on `worker`, because it may be long.
+    async fn edit_response(&self, worker: Worker, status: StatusCode, edit: EditResult) -> RouteResult {
+        let response = EditResponse { revision: edit.revision, changes: edit.changes };
+        Ok(self.app().workers().run(worker, move || json_response(status, &response)).await?)
     }
 
     /// Parses a change on the worker for changes: an invalid body may be long.
-    async fn read_change<T: DeserializeOwned + Send + 'static>(&self, body: Body) -> Result<T, ApiError> {
-        Ok(self.app().workers().run(Worker::Changes, move || read_document(&body, |_| None)).await??)
-    }
-
-    /// Writes a JSON response on `worker`, because it may be long.
-    async fn json_on(
+    async fn read_change<'s, T: DeserializeOwned + Send + 'static>(
         &self,
-        worker: Worker,
-        status: StatusCode,
-        value: impl Serialize + Send + 'static,
-    ) -> RouteResult {
-        Ok(self.app().workers().run(worker, move || json_response(status, &value)).await?)
+        exchange: Exchange<'s>,
+    ) -> Result<(T, Call<'s>), ApiError> {
+        let (body, call) = exchange.body(self.max_body()).await?;
+        let read = move || read_document(&body, |_| None);
+        Ok((self.app().workers().run(Worker::Changes, read).await??, call))
     }
 }
 
-impl From<EditResult> for EditResponse {
-    fn from(edit: EditResult) -> Self {
-        Self { revision: edit.revision, changes: edit.changes }
+/// Compares every candidate of the rules in force, of which there may be thousands.
+fn report(app: &App) -> HttpResponse {
+    let rules = app.rules();
+    let report = |candidate: &Rule| {
+        let compared = app.metrics.rules.comparisons(&candidate.id);
+        Some(CandidateReport {
+            rule: candidate.candidate_for.clone()?,
+            candidate: candidate.id.clone(),
+            share: candidate.share.unwrap_or(1.0),
+            both_allowed: compared.both_allowed.get(),
+            both_denied: compared.both_denied.get(),
+            would_deny: compared.would_deny.get(),
+            would_allow: compared.would_allow.get(),
+        })
+    };
+    json_response(
+        StatusCode::OK,
+        &CandidatesResponse { candidates: rules.rules().filter_map(report).collect() },
+    )
+}
+
+/// The revision that a change is based on, from `If-Match`, so that no client overwrites changes that it has not seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Precondition {
+    /// Any revision (`*`).
+    Any,
+    Revision(u64),
+}
+
+impl Precondition {
+    /// Parses `If-Match`: `"17"` or `*`. Returns `None` if the header is missing.
+    fn read(headers: &HeaderMap) -> Result<Option<Self>, ApiError> {
+        let Some(given) = headers.get(IF_MATCH) else { return Ok(None) };
+        let given = given.to_str().unwrap_or_default().trim();
+        if given == "*" {
+            return Ok(Some(Self::Any));
+        }
+        let revision =
+            given.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(given).parse();
+        let revision =
+            revision.map_err(|_| ApiError::bad_request("If-Match: need a revision, as in \"17\", or *"))?;
+        Ok(Some(Self::Revision(revision)))
+    }
+
+    /// Parses `If-Match`, and fails with 428 if it is missing.
+    fn required(headers: &HeaderMap) -> Result<Self, ApiError> {
+        let missing = || {
+            let detail =
+                "If-Match is required: send the revision that the change is based on, from ETag, or *";
+            ApiError::new(StatusCode::PRECONDITION_REQUIRED, detail)
+        };
+        Self::read(headers)?.ok_or_else(missing)
+    }
+
+    /// Fails with 409 if `what` is no longer at the named revision.
+    fn check(self, what: &str, revision: u64) -> Result<(), ApiError> {
+        match self {
+            Self::Revision(named) if named != revision => {
+                let detail = format!("{what} changed meanwhile: it is at revision {revision}, not {named}");
+                Err(ApiError::new(StatusCode::CONFLICT, detail))
+            }
+            Self::Any | Self::Revision(_) => Ok(()),
+        }
+    }
+}
+
+impl Description<'_> {
+    /// Describes the answer to a change of a rule or an override.
+    pub(super) fn edits(self, status: &str) -> Self {
+        let described = self.answers_as::<EditResponse>(status, "The changes.", |schema| schema);
+        described.fails(&["400", "404", "409", "422", "503"])
     }
 }
 
 /// Adds the revision as `ETag`.
-fn with_etag(mut response: HttpResponse, revision: u64) -> HttpResponse {
-    if let Ok(tag) = HeaderValue::from_str(&format!("\"{revision}\"")) {
-        response.headers_mut().insert(ETAG, tag);
-    }
+fn with_etag(mut response: HttpResponse, revision: Option<u64>) -> HttpResponse {
+    let tag = revision.and_then(|revision| HeaderValue::from_str(&format!("\"{revision}\"")).ok());
+    response.headers_mut().extend(tag.map(|tag| (ETAG, tag)));
     response
 }
 
@@ -204,8 +312,4 @@ impl From<EditError> for ApiError {
             }
         }
     }
-}
-
-pub(super) fn describe_in_force(schemas: &mut Schemas) -> Value {
-    json!({"responses": responses("The rules.", &schemas.of_response::<RulesResponse<'_>>(), &["401", "403"])})
 }

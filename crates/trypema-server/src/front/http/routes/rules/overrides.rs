@@ -1,28 +1,25 @@
 //! `/v1/overrides/{key}`: the override of a single key, in place of its rule's limit.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use trypema::rules::{KeyValues, KeyVerdict, Numbers, Override, Rule, RuleSet, Rules};
 
-use super::item::ItemResponse;
-use super::precondition::Precondition;
-use crate::front::http::openapi::changes::edited;
-use crate::front::http::openapi::{Schemas, in_query, json_body, responses};
+use super::{ItemResponse, Precondition};
 use crate::front::http::problem::ApiError;
-use crate::front::http::query::pairs;
 use crate::front::http::response::json_response;
 use crate::front::http::{Api, Exchange, RouteResult};
 use crate::rules::change::ItemName;
 use crate::rules::database::{EditScope, InvalidStoredRules, ProposedRules, StoredRules};
-use serde_json::{Value, json};
 
 /// The override of a key: other numbers for its rule's strategy, or a verdict.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(in crate::front::http) struct OverrideChange {
+struct OverrideChange {
     /// Other numbers for the rule's strategy.
     #[serde(default)]
     strategy: Option<Numbers>,
@@ -33,63 +30,72 @@ pub(in crate::front::http) struct OverrideChange {
 
 /// The stored overrides.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(in crate::front::http) struct OverridesResponse<'a> {
+struct OverridesResponse<'a> {
     overrides: Vec<&'a Override>,
 }
 
 /// The parameter of the path.
 const KEY: usize = 0;
 
+#[rustfmt::skip]
+routes! {
+    "GET" "/v1/overrides" ADMINISTRATION Read "rules" show_overrides boxed,
+        "List overrides of single keys (`?rule=`)", "",
+        |about| about.takes("rule", "Only overrides of this rule.", json!({"type": "string"}))
+            .answers::<OverridesResponse<'_>>("The overrides.").fails(&["404", "503"]);
+    "GET" "/v1/overrides/{key..}" ADMINISTRATION Read "rules" show_override boxed,
+        "Show the override of a key", "",
+        |about| about.answers::<ItemResponse<'_, Override>>("The override.").fails(&["404", "503"]);
+    "PUT" "/v1/overrides/{key..}" ADMINISTRATION Change "rules" set_override boxed,
+        "Set the override of a key: another limit, an exemption or a block", r#"{"verdict": "block"}"#,
+        |about| about.reads::<OverrideChange>().edits("200");
+    "DELETE" "/v1/overrides/{key..}" ADMINISTRATION Change "rules" remove_override boxed,
+        "Remove the override of a key", "", |about| about.edits("200");
+}
+
 impl Api {
-    pub(in super::super) async fn show_overrides(&self, exchange: Exchange<'_>) -> RouteResult {
-        let mut rule = None;
-        for pair in pairs(exchange.query().unwrap_or_default()) {
-            match pair? {
-                (name, value) if name == "rule" => rule = Some(value.into_owned()),
-                (name, _) => return Err(ApiError::bad_request(format!("unknown parameter {name:?}"))),
-            }
-        }
-        let response = self.respond_from_stored(exchange.work, move |stored| {
+    async fn show_overrides(&self, exchange: Exchange<'_>) -> RouteResult {
+        let [rule] = exchange.query(["rule"])?.map(|rule| rule.map(Cow::into_owned));
+        let write = move |stored: &StoredRules| {
             let is_wanted =
                 |stored_override: &&Override| rule.as_ref().is_none_or(|rule| stored_override.rule == *rule);
             let overrides = stored.rules.overrides.iter().filter(is_wanted).collect();
             Ok(json_response(StatusCode::OK, &OverridesResponse { overrides }))
-        });
-        response.await
+        };
+        self.respond_from_stored(&exchange.call, write).await
     }
 
-    pub(in super::super) async fn show_override(&self, exchange: Exchange<'_>) -> RouteResult {
+    async fn show_override(&self, exchange: Exchange<'_>) -> RouteResult {
         let key = exchange.decoded(KEY, "the key is")?;
-        let response = self.respond_from_stored(exchange.work, move |stored| {
+        let write = move |stored: &StoredRules| {
             let target = OverrideTarget::of(stored, &key)?;
             let item = target.find(stored).ok_or_else(no_override)?;
             let revision = stored.revisions.get(&ItemName::of(item)).copied();
             Ok(ItemResponse { revision, item }.into_response())
-        });
-        response.await
+        };
+        self.respond_from_stored(&exchange.call, write).await
     }
 
-    pub(in super::super) async fn set_override(&self, exchange: Exchange<'_>) -> RouteResult {
+    async fn set_override(&self, exchange: Exchange<'_>) -> RouteResult {
         self.rule_store()?;
-        let (who, work, key) = (exchange.caller.clone(), exchange.work, exchange.decoded(KEY, "the key is")?);
+        let key = exchange.decoded(KEY, "the key is")?;
         let precondition = Precondition::read(exchange.headers())?;
-        let OverrideChange { strategy, verdict } =
-            self.read_change(exchange.body(self.max_body).await?).await?;
-        let changed = self.edit(who.name(), work, move |stored| {
+        let (OverrideChange { strategy, verdict }, call) = self.read_change(exchange).await?;
+        let make = move |stored: &StoredRules| {
             let target = OverrideTarget::of(stored, &key)?;
             let mut proposed = target.without(stored, precondition)?;
             let KeyValues { rule, values, .. } = target.key;
             proposed.rules.overrides.push(Override { rule, key: values, strategy, verdict });
             Ok(proposed)
-        });
-        self.edit_response(StatusCode::OK, changed.await?).await
+        };
+        self.edit(&call, StatusCode::OK, make).await
     }
 
-    pub(in super::super) async fn remove_override(&self, exchange: Exchange<'_>) -> RouteResult {
+    async fn remove_override(&self, exchange: Exchange<'_>) -> RouteResult {
         self.rule_store()?;
         let key = exchange.decoded(KEY, "the key is")?;
         let precondition = Precondition::read(exchange.headers())?;
-        let changed = self.edit(exchange.caller.name(), exchange.work, move |stored| {
+        let make = move |stored: &StoredRules| {
             let target = OverrideTarget::of(stored, &key)?;
             if let Some(bad) = stored.bad_override(&target.key.rule, |key| target.is_key(key)) {
                 // Such a row has no revision that a client could know.
@@ -98,8 +104,8 @@ impl Api {
             }
             target.find(stored).ok_or_else(no_override)?;
             target.without(stored, precondition)
-        });
-        self.edit_response(StatusCode::OK, changed.await?).await
+        };
+        self.edit(&exchange.call, StatusCode::OK, make).await
     }
 }
 
@@ -169,31 +175,9 @@ fn alone(rule: &Rule, stored: &StoredRules) -> Rules {
 
 fn no_key() -> ApiError {
     let detail = "unknown key, a digest of values that are too long, or a path with dot segments or encoded slashes; use a key as responses contain it, for example per-user|user=ann";
-    ApiError::new(StatusCode::NOT_FOUND, detail)
+    ApiError::not_found(detail)
 }
 
 fn no_override() -> ApiError {
-    ApiError::new(StatusCode::NOT_FOUND, "this key has no override")
-}
-
-pub(in crate::front::http::routes) fn describe_overrides(schemas: &mut Schemas) -> Value {
-    let overrides = schemas.of_response::<OverridesResponse<'_>>();
-    json!({
-        "parameters": [in_query("rule", "Only overrides of this rule.", &json!({"type": "string"}))],
-        "responses": responses("The overrides.", &overrides, &["400", "401", "403", "404", "503"]),
-    })
-}
-
-pub(in crate::front::http::routes) fn describe_show_override(schemas: &mut Schemas) -> Value {
-    let item = schemas.of_response::<ItemResponse<'_, Override>>();
-    json!({"responses": responses("The override.", &item, &["400", "401", "403", "404", "503"])})
-}
-
-pub(in crate::front::http::routes) fn describe_set_override(schemas: &mut Schemas) -> Value {
-    let body = json_body(&schemas.of_request::<OverrideChange>());
-    json!({"requestBody": body, "responses": edited(schemas, &["413"])})
-}
-
-pub(in crate::front::http::routes) fn describe_remove_override(schemas: &mut Schemas) -> Value {
-    json!({"responses": edited(schemas, &[])})
+    ApiError::not_found("this key has no override")
 }

@@ -1,47 +1,53 @@
 //! `/v1/ruleset`: the whole stored rule set, and its history.
 
 use http::StatusCode;
-use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
+use http::header::ACCEPT;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use trypema::rules::{Rule, Rules};
 
 use super::one::{ID, no_rule};
-use super::precondition::Precondition;
-use super::{EditResponse, with_etag};
+use super::{Precondition, with_etag};
 use crate::background_worker::Worker;
 use crate::config::MAX_RULESET_BYTES;
-use crate::front::http::accounting::{Accounting, with_accounting};
-use crate::front::http::openapi::changes::{dry_run, edited, edited_whole, if_match_unless_dry_run};
-use crate::front::http::openapi::{Schemas, in_query, responses};
+use crate::front::http::accounting::must_send;
+use crate::front::http::openapi::Description;
 use crate::front::http::problem::ApiError;
-use crate::front::http::query::pairs;
-use crate::front::http::response::{json_bytes, json_response};
+use crate::front::http::response::{json_response, response};
 use crate::front::http::{Api, Exchange, RouteResult};
+use crate::refusal::Permission;
 use crate::rules::change::Item;
 use crate::rules::database::{
-    EditResult, EditScope, HistoryEntry, NoSuchRevision, Page, ProposedRules, Snapshot, StoredRules, Version,
+    EditScope, HistoryEntry, NoSuchRevision, Page, ProposedRules, StoredRules, Version,
 };
-use crate::service::Caller;
-use crate::service::json::read;
-use serde_json::{Value, json};
+use crate::service::json::{read, read_document};
+use crate::service::{Call, Caller};
 
 /// The default number of history entries in one response.
 const PAGE: u32 = 100;
 /// The maximum number of history entries in one response: each entry may hold two large rules.
 const MAX_PAGE: u32 = 1_000;
 
+/// The number of dry runs at a time. They share one worker, so more would only hold memory.
+const DRY_RUNS: usize = 1;
+/// The number of dry runs that may wait; further ones are refused.
+const WAITING_DRY_RUNS: usize = 16;
+/// The number of changes that may hold a rule set at a time: the second can arrive while the first is stored.
+const CHANGES: usize = 2;
+
 /// A request to restore a revision.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(in crate::front::http) struct RevertRequest {
+struct RevertRequest {
     /// The revision whose rules are restored; revision 0 has no rules.
     to: u64,
 }
 
 /// Changes, the latest first.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(in crate::front::http) struct HistoryResponse {
+struct HistoryResponse {
     entries: Vec<HistoryEntry>,
     /// The value of `before` for the next page; `null` if there is none.
     next: Option<u64>,
@@ -57,7 +63,13 @@ impl EditMode {
     /// Reads whether a change is a dry run, who makes it, and the revision that it is based on. A dry run needs no
     /// permission to change, and need not name a revision.
     fn of(exchange: &Exchange<'_>) -> Result<Self, ApiError> {
-        if is_dry_run(exchange.query())? {
+        let [dry_run] = exchange.query(["dry_run"])?;
+        let is_dry_run = match dry_run.as_deref() {
+            Some("true") => true,
+            Some("false") | None => false,
+            Some(_) => return Err(ApiError::bad_request("dry_run: need true or false")),
+        };
+        if is_dry_run {
             return Ok(Self::DryRun(Precondition::read(exchange.headers())?.unwrap_or(Precondition::Any)));
         }
         let who = exchange.admit_to_change()?;
@@ -73,21 +85,39 @@ impl EditMode {
     }
 }
 
+#[rustfmt::skip]
+routes! {
+    "POST" "/v1/rules/{id}/promote" ADMINISTRATION Read "rules" promote boxed,
+        "Promote a candidate: replace the live rule with it, or with `?dry_run=true` show the changes", "",
+        |about| about.may_be_dry().edits("200");
+    "GET" "/v1/ruleset" ADMINISTRATION Read "rules" export boxed,
+        "Export the stored rules, now or after `?revision=N`, as JSON or YAML", "", describe_export;
+    "PUT" "/v1/ruleset" ADMINISTRATION Read "rules" apply boxed,
+        "Replace the stored rules, or with `?dry_run=true` show the changes", r#"{"rules": [{"id": "per-user", "scope": "user", "strategy": {"fixed_window": {"limit": 100, "window": "1m"}}}]}"#,
+        |about| about.may_be_dry().reads::<Rules>().edits("200");
+    "GET" "/v1/ruleset/history" ADMINISTRATION Read "rules" history boxed,
+        "Show who changed what, the latest first (`?about=`, `?before=`, `?limit=`)", "",
+        describe_history;
+    "POST" "/v1/ruleset/revert" ADMINISTRATION Read "rules" revert boxed,
+        "Restore the rules of a revision, or with `?dry_run=true` show the changes", r#"{"to": 17}"#,
+        |about| about.may_be_dry().reads::<RevertRequest>().edits("200");
+}
+
 impl Api {
     /// Answers with the stored rules, now or after a revision, as JSON or YAML.
-    pub(in super::super) async fn export(&self, exchange: Exchange<'_>) -> RouteResult {
+    async fn export(&self, exchange: Exchange<'_>) -> RouteResult {
         let accept = exchange.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok());
         let is_yaml = accept.is_some_and(|accept| accept.contains("yaml"));
         let write = move |stored: &StoredRules| {
             let rules = sorted(stored.valid_rules()?);
             let response = if is_yaml { yaml(&rules)? } else { json_response(StatusCode::OK, &rules) };
-            Ok(with_etag(response, stored.version.revision))
+            Ok(with_etag(response, Some(stored.version.revision)))
         };
-        let Some(revision) = revision_of(exchange.query())? else {
-            return self.respond_from_stored(exchange.work, write).await;
-        };
+        let [revision] = exchange.query(["revision"])?;
+        let Some(revision) = revision else { return self.respond_from_stored(&exchange.call, write).await };
+        let revision = number("revision", &revision)?;
         let rule_store = self.rule_store()?;
-        exchange.work.begin_decision()?;
+        exchange.call.begin(Permission::Read)?;
         let mut snapshot = rule_store.database().snapshot().await?;
         let rules = snapshot.at(revision).await?;
         snapshot.close().await;
@@ -97,106 +127,119 @@ impl Api {
     }
 
     /// Replaces the stored rules with those of the body.
-    pub(in super::super) async fn apply(&self, exchange: Exchange<'_>) -> RouteResult {
+    async fn apply(&self, exchange: Exchange<'_>) -> RouteResult {
         let mode = EditMode::of(&exchange)?;
         self.rule_store()?;
-        let (worker, work) = (mode.worker(), exchange.work);
+        let worker = mode.worker();
         let _turn = self.rulesets.acquire(worker).await?;
-        let body = exchange.body(MAX_RULESET_BYTES.max(self.max_body)).await?;
-        let rules: Rules = self.read_rules(worker, body).await?;
-        work.begin_decision()?;
-        self.ruleset_response(worker, self.edit_ruleset(mode, RulesetEdit::Replace(rules)).await?).await
+        let (body, call) = exchange.body(MAX_RULESET_BYTES.max(self.max_body())).await?;
+        // It may be long.
+        let read = move || read_document(&body, |document| document.rule_set().err());
+        let rules: Rules = self.app().workers().run(worker, read).await??;
+        self.edit_ruleset(&call, mode, None, |_, _| Ok((rules, EditScope::Everything))).await
     }
 
     /// Restores the stored rules of a revision.
-    pub(in super::super) async fn revert(&self, exchange: Exchange<'_>) -> RouteResult {
+    async fn revert(&self, exchange: Exchange<'_>) -> RouteResult {
         let mode = EditMode::of(&exchange)?;
         self.rule_store()?;
-        let work = exchange.work;
-        let RevertRequest { to } = read(&exchange.body(self.max_body).await?)?;
-        work.begin_decision()?;
-        self.ruleset_response(mode.worker(), self.edit_ruleset(mode, RulesetEdit::Revert(to)).await?).await
+        let (body, call) = exchange.body(self.max_body()).await?;
+        let RevertRequest { to } = read(&body)?;
+        self.edit_ruleset(&call, mode, Some(to), |_, then| Ok((then, EditScope::Everything))).await
     }
 
     /// Replaces a live rule with its candidate. The live rule keeps its id, name, counters and overrides, and
     /// whether it is enabled.
-    pub(in super::super) async fn promote(&self, exchange: Exchange<'_>) -> RouteResult {
+    async fn promote(&self, exchange: Exchange<'_>) -> RouteResult {
         let mode = EditMode::of(&exchange)?;
-        self.rule_store()?;
-        exchange.work.begin_decision()?;
-        let edit = RulesetEdit::Promote(exchange.parameter(ID).to_owned());
-        self.ruleset_response(mode.worker(), self.edit_ruleset(mode, edit).await?).await
+        let id = exchange.parameter(ID).to_owned();
+        let make = |stored: &StoredRules, _| Ok((promote_candidate(stored, &id)?, EditScope::Rule(id)));
+        self.edit_ruleset(&exchange.call, mode, None, make).await
     }
 
-    async fn edit_ruleset(&self, mode: EditMode, edit: RulesetEdit) -> Result<EditResult, ApiError> {
-        let database = self.rule_store()?.database();
+    /// Changes the rule set to the result of `make`, which gets the stored rules, and those after the revision `to` if there is one.
+    async fn edit_ruleset(
+        &self,
+        call: &Call<'_>,
+        mode: EditMode,
+        to: Option<u64>,
+        make: impl FnOnce(&StoredRules, Rules) -> Result<(Rules, EditScope), ApiError> + Send + 'static,
+    ) -> RouteResult {
+        let (database, worker) = (self.rule_store()?.database(), mode.worker());
+        call.begin(Permission::Read)?;
         let (mut snapshot, precondition) = match &mode {
             EditMode::DryRun(precondition) => (database.snapshot().await?, precondition),
             EditMode::Apply(who, precondition) => (database.edit(who.name()).await?, precondition),
         };
         precondition.check(SET, snapshot.stored().version.revision)?;
-        let edit = edit.resolve(&mut snapshot).await?;
-        let edited = snapshot.finish(move |stored| edit.propose(stored)).await?;
-        match mode {
-            EditMode::DryRun(_) => Ok(edited),
-            EditMode::Apply(who, _) => self.finish(who.name(), edited).await,
-        }
+        let then = match to {
+            Some(to) => snapshot.at(to).await?,
+            None => Rules::default(),
+        };
+        let propose = move |stored: &StoredRules| {
+            let (rules, scope) = make(stored, then)?;
+            Ok::<_, ApiError>(ProposedRules { rules, scope, revision: None })
+        };
+        let edited = snapshot.finish(propose).await?;
+        let edited = match mode {
+            EditMode::DryRun(_) => edited,
+            EditMode::Apply(who, _) => self.announce(who.name(), edited).await?,
+        };
+        let revision = Some(edited.revision);
+        let response = with_etag(self.edit_response(worker, StatusCode::OK, edited).await?, revision);
+        Ok(if worker == Worker::Changes { must_send(response) } else { response })
     }
 
-    pub(in super::super) async fn history(&self, exchange: Exchange<'_>) -> RouteResult {
+    async fn history(&self, exchange: Exchange<'_>) -> RouteResult {
         let rule_store = self.rule_store()?;
-        let (mut about, mut before, mut limit) = (None, None, PAGE);
-        for pair in pairs(exchange.query().unwrap_or_default()) {
-            let (name, value) = pair?;
-            match &*name {
-                "about" => about = Some(value),
-                "before" => before = Some(number("before", &value)?),
-                "limit" => {
-                    limit = u32::try_from(number("limit", &value)?).unwrap_or(MAX_PAGE).clamp(1, MAX_PAGE)
-                }
-                _ => return Err(unknown(&name)),
-            }
-        }
-        exchange.work.begin_decision()?;
+        let [about, before, limit] = exchange.query(["about", "before", "limit"])?;
+        let before = before.map(|before| number("before", &before)).transpose()?;
+        let limit = limit.map_or(Ok(PAGE.into()), |limit| number("limit", &limit))?;
+        let limit = u32::try_from(limit).unwrap_or(MAX_PAGE).clamp(1, MAX_PAGE);
+        exchange.call.begin(Permission::Read)?;
         let page = Page { about: about.as_deref(), before, limit };
         let entries = rule_store.database().history(page).await?;
         let next = entries.last().map(|last| last.id).filter(|_| entries.len() == limit as usize);
-        self.json_on(Worker::Reads, StatusCode::OK, HistoryResponse { entries, next }).await
-    }
-
-    async fn ruleset_response(&self, worker: Worker, edited: EditResult) -> RouteResult {
-        let revision = edited.revision;
-        let response = self.json_on(worker, StatusCode::OK, EditResponse::from(edited)).await?;
-        Ok(match worker {
-            Worker::Changes => with_accounting(with_etag(response, revision), Accounting::MustSend),
-            Worker::Reads | Worker::Operators => with_etag(response, revision),
-        })
+        let write = move || json_response(StatusCode::OK, &HistoryResponse { entries, next });
+        Ok(self.app().workers().run(Worker::Reads, write).await?)
     }
 }
 
-/// A change of the whole rule set.
-enum RulesetEdit {
-    Replace(Rules),
-    Revert(u64),
-    Promote(String),
+/// Permits to hold a whole rule set in memory, because each may have many megabytes. Editors never wait for readers.
+#[derive(Debug)]
+pub(in crate::front::http) struct RulesetPermits {
+    dry_runs: Semaphore,
+    /// Places in the queue of dry runs, including those that are running.
+    queue: Semaphore,
+    changes: Semaphore,
 }
 
-impl RulesetEdit {
-    /// Replaces the number of a revision with its rules.
-    async fn resolve(self, snapshot: &mut Snapshot<'_>) -> Result<Self, ApiError> {
-        match self {
-            Self::Revert(to) => Ok(Self::Replace(snapshot.at(to).await?)),
-            other => Ok(other),
+impl Default for RulesetPermits {
+    fn default() -> Self {
+        Self {
+            dry_runs: Semaphore::new(DRY_RUNS),
+            queue: Semaphore::new(DRY_RUNS + WAITING_DRY_RUNS),
+            changes: Semaphore::new(CHANGES),
         }
     }
+}
 
-    fn propose(self, stored: &StoredRules) -> Result<ProposedRules, ApiError> {
-        let (rules, scope) = match self {
-            Self::Replace(rules) => (rules, EditScope::Everything),
-            Self::Revert(_) => (stored.rules.clone(), EditScope::Everything),
-            Self::Promote(id) => (promote_candidate(stored, &id)?, EditScope::Rule(id)),
+impl RulesetPermits {
+    /// Waits for the permits to receive a rule set that `worker` will process. They end when they are dropped.
+    ///
+    /// # Errors
+    ///
+    /// Too many dry runs are waiting already.
+    async fn acquire(&self, worker: Worker) -> Result<[Option<SemaphorePermit<'_>>; 2], ApiError> {
+        let (permits, queued) = match worker {
+            Worker::Changes => (&self.changes, None),
+            Worker::Reads | Worker::Operators => {
+                let busy = |_| ApiError::unavailable("too many dry runs are queued; retry");
+                (&self.dry_runs, Some(self.queue.try_acquire().map_err(busy)?))
+            }
         };
-        Ok(ProposedRules { rules, scope, revision: None })
+        // The semaphores are never closed.
+        Ok([permits.acquire().await.ok(), queued])
     }
 }
 
@@ -204,9 +247,7 @@ fn yaml(rules: &Rules) -> RouteResult {
     let text = serde_saphyr::to_string(rules).map_err(|_| {
         ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the rules cannot be written as YAML")
     })?;
-    let mut response = json_bytes(StatusCode::OK, text);
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/yaml"));
-    Ok(response)
+    Ok(response(StatusCode::OK, "application/yaml", text))
 }
 
 fn promote_candidate(stored: &StoredRules, id: &str) -> Result<Rules, ApiError> {
@@ -238,38 +279,8 @@ fn sorted(rules: &Rules) -> Rules {
     Item::into_rules(Item::all(rules).into_values())
 }
 
-fn is_dry_run(query: Option<&str>) -> Result<bool, ApiError> {
-    let mut is_dry_run = false;
-    for pair in pairs(query.unwrap_or_default()) {
-        let (name, value) = pair?;
-        is_dry_run = match (&*name, &*value) {
-            ("dry_run", "true") => true,
-            ("dry_run", "false") => false,
-            ("dry_run", _) => return Err(ApiError::bad_request("dry_run: need true or false")),
-            _ => return Err(unknown(&name)),
-        };
-    }
-    Ok(is_dry_run)
-}
-
-fn revision_of(query: Option<&str>) -> Result<Option<u64>, ApiError> {
-    let mut revision = None;
-    for pair in pairs(query.unwrap_or_default()) {
-        let (name, value) = pair?;
-        match &*name {
-            "revision" => revision = Some(number("revision", &value)?),
-            _ => return Err(unknown(&name)),
-        }
-    }
-    Ok(revision)
-}
-
 fn number(name: &str, value: &str) -> Result<u64, ApiError> {
     value.parse().map_err(|_| ApiError::bad_request(format!("{name}: need a number")))
-}
-
-fn unknown(name: &str) -> ApiError {
-    ApiError::bad_request(format!("unknown parameter {name:?}"))
 }
 
 impl From<NoSuchRevision> for ApiError {
@@ -277,46 +288,31 @@ impl From<NoSuchRevision> for ApiError {
         match error {
             NoSuchRevision::Database(error) => error.into(),
             NoSuchRevision::Future { .. } | NoSuchRevision::Forgotten(_) => {
-                Self::new(StatusCode::NOT_FOUND, error.to_string())
+                Self::not_found(error.to_string())
             }
         }
     }
 }
 
-pub(in crate::front::http::routes) fn describe_promote(schemas: &mut Schemas) -> Value {
-    json!({"parameters": [if_match_unless_dry_run(), dry_run()], "responses": edited(schemas, &["428"])})
-}
-
-pub(in crate::front::http::routes) fn describe_export(schemas: &mut Schemas) -> Value {
-    let rules = schemas.of_response::<Rules>();
-    let mut responses = responses("The rules.", &rules, &["400", "401", "403", "404", "422", "503"]);
-    responses["200"]["content"]["application/yaml"] = json!({"schema": {"type": "string"}});
+fn describe_export(about: Description<'_>) -> Description<'_> {
     let revision = json!({"type": "integer", "minimum": 0});
-    json!({
-        "description": "As YAML if Accept asks for it.",
-        "parameters": [in_query("revision", "Export this revision instead of the current one.", &revision)],
-        "responses": responses,
-    })
+    about
+        .says("As YAML if Accept asks for it.")
+        .takes("revision", "Export this revision instead of the current one.", revision)
+        .answers::<Rules>("The rules.")
+        .answers_also("application/yaml")
+        .fails(&["404", "422", "503"])
 }
 
-pub(in crate::front::http::routes) fn describe_apply(schemas: &mut Schemas) -> Value {
-    edited_whole(schemas, Schemas::of_request::<Rules>)
-}
-
-pub(in crate::front::http::routes) fn describe_revert(schemas: &mut Schemas) -> Value {
-    edited_whole(schemas, Schemas::of_request::<RevertRequest>)
-}
-
-pub(in crate::front::http::routes) fn describe_history(schemas: &mut Schemas) -> Value {
+fn describe_history(about: Description<'_>) -> Description<'_> {
     let number = |minimum: u64| json!({"type": "integer", "minimum": minimum});
     let mut limit = number(1);
-    limit["maximum"] = json!(1000);
-    json!({
-        "parameters": [
-            in_query("about", "Only changes of this rule or unit, or of the list `allow` or `block`.", &json!({"type": "string"})),
-            in_query("before", "Only entries before this id.", &number(0)),
-            in_query("limit", "The maximum number of entries.", &limit),
-        ],
-        "responses": responses("The changes.", &schemas.of_response::<HistoryResponse>(), &["400", "401", "403", "404", "503"]),
-    })
+    limit["maximum"] = json!(MAX_PAGE);
+    let of_about = "Only changes of this rule or unit, or of the list `allow` or `block`.";
+    about
+        .takes("about", of_about, json!({"type": "string"}))
+        .takes("before", "Only entries before this id.", number(0))
+        .takes("limit", "The maximum number of entries.", limit)
+        .answers::<HistoryResponse>("The changes.")
+        .fails(&["404", "503"])
 }
