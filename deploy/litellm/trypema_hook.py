@@ -183,6 +183,22 @@ class TrypemaRefused(Exception):
             self.advice = "TRYPEMA_URL must name its check listener, and the rules have to declare `tokens`"
 
 
+class CallRefused(ProxyException):
+    """A call that does not pass. LiteLLM answers with an error in OpenAI's format."""
+
+    def __init__(
+        self, status: int, error_type: str, message: str, retry_seconds: int | None = None
+    ) -> None:
+        # Clients of OpenAI obey `x-should-retry`. Without it, they repeat a 429 or 5xx at once, whatever the wait.
+        is_soon = retry_seconds is not None and retry_seconds <= MAX_RETRY_SECONDS
+        headers = {"x-should-retry": "true" if is_soon else "false"}
+        if retry_seconds is not None:
+            headers["Retry-After"] = str(retry_seconds)
+        # Some routes of LiteLLM read this instead of `code`.
+        self.status_code = status
+        super().__init__(message, error_type, None, status, headers)
+
+
 @dataclass(frozen=True)
 class Answer:
     status: int
@@ -672,22 +688,6 @@ class TrypemaHook(CustomLogger):
                     ", ".join(sorted(found)),
                 )
             return
-
-
-class CallRefused(ProxyException):
-    """A call that does not pass. LiteLLM answers with an error in OpenAI's format."""
-
-    def __init__(
-        self, status: int, error_type: str, message: str, retry_seconds: int | None = None
-    ) -> None:
-        # Clients of OpenAI obey `x-should-retry`. Without it, they repeat a 429 or 5xx at once, whatever the wait.
-        is_soon = retry_seconds is not None and retry_seconds <= MAX_RETRY_SECONDS
-        headers = {"x-should-retry": "true" if is_soon else "false"}
-        if retry_seconds is not None:
-            headers["Retry-After"] = str(retry_seconds)
-        # Some routes of LiteLLM read this instead of `code`.
-        self.status_code = status
-        super().__init__(message, error_type, None, status, headers)
 
 
 def unavailable(message: str) -> CallRefused:

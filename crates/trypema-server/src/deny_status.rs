@@ -19,6 +19,9 @@ impl DenyStatus {
     /// 401: besides 403 the only denial that nginx's `auth_request` accepts.
     pub(crate) const UNAUTHORIZED: Self = Self(StatusCode::UNAUTHORIZED);
 
+    /// 403: the other one.
+    pub(crate) const FORBIDDEN: Self = Self(StatusCode::FORBIDDEN);
+
     /// Returns the status, or `None` if it is not a denial.
     pub(crate) fn new(status: u16) -> Option<Self> {
         let is_denial = (400..=499).contains(&status) && !OTHER_MEANING.contains(&status);

@@ -11,6 +11,7 @@ use std::num::NonZeroU64;
 
 use http::StatusCode;
 use trypema::http::HeaderStyle;
+use trypema::rules::Verdict;
 
 use crate::attributes::{Attribute, AttributeMap, AttributeSource, DotSegments};
 use crate::deny_status::DenyStatus;
@@ -72,6 +73,14 @@ impl Profile {
     /// makes a 500 of it.
     pub(crate) fn refusal_status(&self) -> StatusCode {
         if self.is_for_auth_request() { self.deny_status.status() } else { StatusCode::BAD_REQUEST }
+    }
+
+    /// Returns the status of a denial. For `auth_request`, 401 is a limit, and 403 a client that an operator blocks.
+    pub(crate) fn deny_status(&self, verdict: &Verdict) -> DenyStatus {
+        match self.deny_status {
+            DenyStatus::UNAUTHORIZED if verdict.is_blocked() => DenyStatus::FORBIDDEN,
+            status => status,
+        }
     }
 
     /// Whether the profile denies as nginx's `auth_request` does: with 401 or 403.

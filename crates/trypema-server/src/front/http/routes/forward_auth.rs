@@ -53,7 +53,7 @@ impl Api {
         let verdict = call.check(Mode::Check, &OwnedRequest::from(set)).await;
         let verdict = verdict.map_err(|refusal| profile.error(refusal))?;
         if !verdict.is_allowed() {
-            let mut response = denial_response(&verdict, profile.deny_status, profile.headers);
+            let mut response = denial_response(&verdict, profile.deny_status(&verdict), profile.headers);
             if profile.is_for_auth_request()
                 && let Some(problem) = Problem::of_verdict(&verdict)
                 && let Ok(problem) = HeaderValue::from_str(&problem.to_json())
