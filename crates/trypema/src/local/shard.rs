@@ -13,12 +13,12 @@ use crate::strategy::Strategy;
 /// new keys stays cheap.
 const SWEPT_PER_MISS: usize = 8;
 
-/// The number of keys below which a table grows without forgetting any. All shards together then take 20 to 40 MB.
-const GROWS_FREELY: usize = 256;
+/// The number of keys below which a table grows without forgetting any.
+const GROWS_FREELY: usize = 28;
 
-/// A table grows for keys that do not matter if one in so many of them returns. So it has at most so many times
+/// A table grows for keys that do not matter if one in so many of them returns. So it has at most about so many times
 /// the keys that return.
-const RETURNING: usize = 8;
+const RETURNING: usize = 16;
 
 /// The capacity above which a table releases memory when three quarters of it are unused.
 const SHRINK_ABOVE: usize = 64;
