@@ -37,6 +37,7 @@ mod shared_state;
 mod sliding_window;
 mod suppressed;
 mod token_bucket;
+mod toy_window;
 mod window;
 #[cfg(feature = "_redis")]
 mod wire;
@@ -62,6 +63,7 @@ pub use shared_state::SharedState;
 pub use sliding_window::{SlidingWindow, SlidingWindowLimit, SlidingWindowOutcome, SlidingWindowState};
 pub use suppressed::{Suppressed, SuppressedLimit, SuppressedOutcome, SuppressedState};
 pub use token_bucket::{TokenBucket, TokenBucketLimits, TokenBucketOutcome, TokenBucketState, TokenLimit};
+pub use toy_window::{ToyWindow, ToyWindowLimit, ToyWindowOutcome, ToyWindowState};
 
 #[cfg(all(feature = "_redis", not(feature = "unstable-testkit")))]
 pub(crate) use lease::{Leasable, LeaseCall, LeaseGrant, LeaseParams, LeasedUnits, LocalCall};
@@ -92,7 +94,7 @@ use crate::decision::{Decision, DecisionTime};
 pub(crate) mod limits {
     pub use super::{
         AbsoluteLimit, AbuseLimit, AbuseTier, ConcurrencyLimit, FixedWindowLimit, Limit, SlidingWindowLimit,
-        SuppressedLimit, TokenBucketLimits, TokenLimit,
+        SuppressedLimit, TokenBucketLimits, TokenLimit, ToyWindowLimit,
     };
     #[cfg(feature = "calendar")]
     pub use super::{CalendarStart, CalendarWindow, Weekday};
@@ -114,6 +116,7 @@ macro_rules! for_each_strategy {
             5 FixedWindow fixed_window FixedWindowLimit;
             6 Abuse abuse AbuseLimit;
             7 Concurrency concurrency ConcurrencyLimit;
+            8 ToyWindow toy_window ToyWindowLimit;
         }
     };
 }
@@ -149,6 +152,8 @@ pub enum Limit {
     Abuse(AbuseLimit),
     /// A number of units that may be held at the same time.
     Concurrency(ConcurrencyLimit),
+    /// A toy: a count for each window.
+    ToyWindow(ToyWindowLimit),
 }
 
 /// One request to an algorithm.
