@@ -14,7 +14,6 @@ mod rational;
 mod sliding_window;
 mod suppressed;
 mod token_bucket;
-mod toy_window;
 
 use std::fmt::Debug;
 
@@ -27,7 +26,6 @@ pub use live_instances::LiveInstances;
 pub use sliding_window::SlidingWindowModel;
 pub use suppressed::{SheddingLimit, SuppressedModel};
 pub use token_bucket::{Bucket, TokenBucketModel};
-pub use toy_window::ToyWindowModel;
 
 use crate::random::Random;
 use crate::subject::{Answer, Wait};

@@ -37,7 +37,6 @@ mod shared_state;
 mod sliding_window;
 mod suppressed;
 mod token_bucket;
-mod toy_window;
 mod window;
 #[cfg(feature = "_redis")]
 mod wire;
@@ -63,7 +62,6 @@ pub use shared_state::SharedState;
 pub use sliding_window::{SlidingWindow, SlidingWindowLimit, SlidingWindowOutcome, SlidingWindowState};
 pub use suppressed::{Suppressed, SuppressedLimit, SuppressedOutcome, SuppressedState};
 pub use token_bucket::{TokenBucket, TokenBucketLimits, TokenBucketOutcome, TokenBucketState, TokenLimit};
-pub use toy_window::{ToyWindow, ToyWindowLimit, ToyWindowOutcome, ToyWindowState};
 
 #[cfg(all(feature = "_redis", not(feature = "unstable-testkit")))]
 pub(crate) use lease::{Leasable, LeaseCall, LeaseGrant, LeaseParams, LeasedUnits, LocalCall};
@@ -94,7 +92,7 @@ use crate::decision::{Decision, DecisionTime};
 pub(crate) mod limits {
     pub use super::{
         AbsoluteLimit, AbuseLimit, AbuseTier, ConcurrencyLimit, FixedWindowLimit, Limit, SlidingWindowLimit,
-        SuppressedLimit, TokenBucketLimits, TokenLimit, ToyWindowLimit,
+        SuppressedLimit, TokenBucketLimits, TokenLimit,
     };
     #[cfg(feature = "calendar")]
     pub use super::{CalendarStart, CalendarWindow, Weekday};
@@ -116,7 +114,6 @@ macro_rules! for_each_strategy {
             5 FixedWindow fixed_window FixedWindowLimit;
             6 Abuse abuse AbuseLimit;
             7 Concurrency concurrency ConcurrencyLimit;
-            8 ToyWindow toy_window ToyWindowLimit;
         }
     };
 }
@@ -152,8 +149,6 @@ pub enum Limit {
     Abuse(AbuseLimit),
     /// A number of units that may be held at the same time.
     Concurrency(ConcurrencyLimit),
-    /// A toy: a count for each window.
-    ToyWindow(ToyWindowLimit),
 }
 
 /// One request to an algorithm.

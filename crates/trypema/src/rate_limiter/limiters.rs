@@ -5,9 +5,7 @@ use crate::hybrid::{HybridLimiter, HybridRateLimiterProvider};
 use crate::local::{LocalLimiter, LocalRateLimiterProvider};
 #[cfg(feature = "_redis")]
 use crate::redis::{RedisLimiter, RedisRateLimiterProvider};
-use crate::strategy::{
-    Absolute, Abuse, Concurrency, FixedWindow, SlidingWindow, Suppressed, TokenBucket, ToyWindow,
-};
+use crate::strategy::{Absolute, Abuse, Concurrency, FixedWindow, SlidingWindow, Suppressed, TokenBucket};
 
 impl LocalRateLimiterProvider {
     /// Returns the limiter of sliding windows with strict limits.
@@ -51,11 +49,6 @@ impl LocalRateLimiterProvider {
     pub fn concurrency(&self) -> &LocalLimiter<Concurrency> {
         self.limiter()
     }
-
-    /// Returns the limiter of toy windows.
-    pub fn toy_window(&self) -> &LocalLimiter<ToyWindow> {
-        self.limiter()
-    }
 }
 
 #[cfg(feature = "_redis")]
@@ -92,11 +85,6 @@ impl RedisRateLimiterProvider {
 
     /// Returns the limiter of units that are held at the same time.
     pub fn concurrency(&self) -> &RedisLimiter<Concurrency> {
-        self.limiter()
-    }
-
-    /// Returns the limiter of toy windows.
-    pub fn toy_window(&self) -> &RedisLimiter<ToyWindow> {
         self.limiter()
     }
 }
@@ -137,11 +125,6 @@ impl HybridRateLimiterProvider {
     /// Returns the limiter of units that are held at the same time. Redis takes every unit: nothing is
     /// leased or remembered.
     pub fn concurrency(&self) -> &HybridLimiter<Concurrency> {
-        self.limiter()
-    }
-
-    /// Returns the limiter of toy windows.
-    pub fn toy_window(&self) -> &HybridLimiter<ToyWindow> {
         self.limiter()
     }
 }

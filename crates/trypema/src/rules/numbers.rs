@@ -7,7 +7,6 @@ mod fixed_window;
 mod sliding_window;
 mod suppressed;
 mod token_bucket;
-mod toy_window;
 
 use std::time::Duration;
 
@@ -21,7 +20,6 @@ pub use fixed_window::{CalendarPeriod, FixedWindowNumbers};
 pub use sliding_window::CounterNumbers;
 pub use suppressed::SuppressedNumbers;
 pub use token_bucket::{BucketLimit, BucketNumbers};
-pub use toy_window::ToyNumbers;
 
 use super::compile::Compiler;
 use super::problem::FieldPath;
@@ -47,8 +45,6 @@ pub enum Numbers {
     Abuse(AbuseNumbers),
     /// A number of units that requests may hold at the same time: at most `limit` requests in flight.
     Concurrency(ConcurrencyNumbers),
-    /// A toy: a count for each window.
-    ToyWindow(ToyNumbers),
 }
 
 /// The numbers of one strategy.
