@@ -63,7 +63,7 @@ impl<M: RedisStrategy> Original<'_, M> {
             Verb::Debit(cost) => seen::<M>(&wait_for(self.limiter().debit(&ann, &limit, cost)).unwrap()),
             Verb::Peek(cost) => seen::<M>(&wait_for(self.limiter().peek(&ann, &limit, cost)).unwrap()),
             Verb::Reserve(cost) => {
-                let reserved = wait_for(self.limiter().reserve(&ann, &limit, cost)).unwrap();
+                let reserved = wait_for(self.limiter().take_with_receipt(&ann, &limit, cost)).unwrap();
                 let answer = format!("{} {:?}", seen::<M>(&reserved.decision), reserved.receipt.is_some());
                 self.receipts.extend(reserved.receipt);
                 answer

@@ -56,7 +56,7 @@ impl Future {
 
 /// Reserves one unit, so that a state exists. Returns the receipt.
 fn take_once<S: Wire>(limiter: &RedisLimiter<S>, limit: &S::Limit) -> RedisReceipt {
-    wait_for(limiter.reserve(&key("ann"), limit, 1)).unwrap().receipt.unwrap()
+    wait_for(limiter.take_with_receipt(&key("ann"), limit, 1)).unwrap().receipt.unwrap()
 }
 
 /// The errors of every operation that all strategies have, for the key `ann`.
@@ -71,8 +71,8 @@ fn errors_of_every_verb<S: Wire>(
         wait_for(limiter.peek(&ann, limit, 1)).err().unwrap(),
         wait_for(limiter.usage(&ann, limit)).err().unwrap(),
         wait_for(limiter.take_up_to(&ann, limit, 1)).err().unwrap(),
-        wait_for(limiter.reserve(&ann, limit, 1)).err().unwrap(),
-        wait_for(limiter.reserve_for(&ann, limit, 1, Duration::from_secs(1))).err().unwrap(),
+        wait_for(limiter.take_with_receipt(&ann, limit, 1)).err().unwrap(),
+        wait_for(limiter.take_with_receipt_for(&ann, limit, 1, Duration::from_secs(1))).err().unwrap(),
         wait_for(limiter.refund(&ann, limit, receipt)).err().unwrap(),
         wait_for(limiter.refund_units(&ann, limit, 1)).err().unwrap(),
         wait_for(limiter.reset(&ann)).err().unwrap(),

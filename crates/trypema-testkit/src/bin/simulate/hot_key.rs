@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use trypema::TrypemaError;
 use trypema::strategy::{Absolute, AbsoluteLimit, Leasable, for_each_strategy};
-use trypema_testkit::simulator::fleet::{Fleet, Journal, Legal, Measures, Network, Traffic};
+use trypema_testkit::simulator::fleet::{Fleet, HasInvariant, Journal, Measures, Network, Traffic};
 use trypema_testkit::subject::Modelled;
 use trypema_testkit::svg::thousands;
 
@@ -68,7 +68,7 @@ impl Row {
     }
 }
 
-fn row<S: Legal>(name: &str, limit: &S::Limit, fleet: Fleet<S>, load: f64) -> Row {
+fn row<S: HasInvariant>(name: &str, limit: &S::Limit, fleet: Fleet<S>, load: f64) -> Row {
     let traffic = Traffic::steady(load, fleet.clocks.len() as u32, SECONDS);
     let journal = Fleet { sample_us: 50_000, deadline_us: 1_000_000, ..fleet }.run(traffic.offers());
     let measures = Measures::of::<S>(limit, &journal);
@@ -77,7 +77,7 @@ fn row<S: Legal>(name: &str, limit: &S::Limit, fleet: Fleet<S>, load: f64) -> Ro
     Row { name, measures, worst, journal }
 }
 
-fn both<S: Legal>(name: &str, limit: &S::Limit, fleet: impl Fn() -> Fleet<S>) -> [Row; 2] {
+fn both<S: HasInvariant>(name: &str, limit: &S::Limit, fleet: impl Fn() -> Fleet<S>) -> [Row; 2] {
     LOADS.map(|load| row(name, limit, fleet(), load))
 }
 
@@ -86,7 +86,7 @@ fn fleet<S: Leasable>(limit: &S::Limit, instances: u32) -> Fleet<S> {
 }
 
 fn strategies() -> Result<Vec<Row>, TrypemaError> {
-    fn of<S: Legal>(limit: &S::Limit) -> [Row; 2] {
+    fn of<S: HasInvariant>(limit: &S::Limit) -> [Row; 2] {
         both(&S::NAME.replace('_', " "), limit, || fleet::<S>(limit, 20))
     }
     let mut rows = Vec::new();

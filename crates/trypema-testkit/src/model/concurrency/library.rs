@@ -8,7 +8,7 @@ use trypema::{ConcurrencyLimit, TrypemaError};
 
 use super::{ConcurrencyModel, HoldLimit};
 #[cfg(feature = "redis")]
-use crate::simulator::fleet::{Law, Legal};
+use crate::simulator::fleet::{HasInvariant, Invariant};
 use crate::subject::{LocalStrategy, Modelled};
 use crate::trace::{Limit, NoLimit, count, duration, unknown_option};
 
@@ -48,8 +48,8 @@ impl Modelled for Concurrency {
 }
 
 #[cfg(feature = "redis")]
-impl Legal for Concurrency {
-    fn law(limit: &ConcurrencyLimit) -> Law {
-        Law::Held { limit: limit.limit(), hold_us: limit.hold().as_micros() as u64 }
+impl HasInvariant for Concurrency {
+    fn invariant(limit: &ConcurrencyLimit) -> Invariant {
+        Invariant::Held { limit: limit.limit(), hold_us: limit.hold().as_micros() as u64 }
     }
 }

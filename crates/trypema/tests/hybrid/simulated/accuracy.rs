@@ -7,7 +7,9 @@ use trypema::strategy::{
     Absolute, AbsoluteLimit, FixedWindow, FixedWindowLimit, SlidingWindow, SlidingWindowLimit, Suppressed,
     SuppressedLimit, TokenBucket, TokenBucketLimits, TokenLimit,
 };
-use trypema_testkit::simulator::fleet::{Favourite, Fleet, Journal, Legal, Measures, Network, Traffic};
+use trypema_testkit::simulator::fleet::{
+    Favourite, Fleet, HasInvariant, Journal, Measures, Network, Traffic,
+};
 
 const SECOND_US: u64 = 1_000_000;
 
@@ -25,10 +27,10 @@ struct Run {
 }
 
 impl Run {
-    fn of<S: Legal>(limit: &S::Limit, traffic: &Traffic) -> Self {
+    fn of<S: HasInvariant>(limit: &S::Limit, traffic: &Traffic) -> Self {
         let fleet = Fleet::<S>::new(limit.clone()).instances(traffic.instances as usize).network(NETWORK);
         let fleet = Fleet { sample_us: 10_000, ..fleet }.run(traffic.offers());
-        assert_eq!(S::law(limit).broken_by(&fleet.of_key(0)), None, "{} under {limit:?}", S::NAME);
+        assert_eq!(S::invariant(limit).violation_in(&fleet.of_key(0)), None, "{} under {limit:?}", S::NAME);
         let exact = fleet.decided_exactly::<S>(limit);
         let measures = Measures::of::<S>(limit, &fleet);
         Self { strategy: S::NAME, fleet, exact, measures }

@@ -25,7 +25,8 @@ fn a_release_is_seen_by_every_instance_at_once() {
     let scene = Scene::start();
     let (ann, limit) = (key("ann"), limit(2));
     let [holder, other] = [scene.instance(), scene.instance()];
-    let receipt = wait_for(holder.hybrid().concurrency().reserve(&ann, &limit, 2)).unwrap().receipt.unwrap();
+    let receipt =
+        wait_for(holder.hybrid().concurrency().take_with_receipt(&ann, &limit, 2)).unwrap().receipt.unwrap();
     for rl in [&holder, &other] {
         let denied = take::<Concurrency>(rl, "ann", &limit, 1);
         assert_eq!((denied.is_allowed(), denied.retry_after()), (false, Some(Duration::from_secs(1))));
@@ -95,7 +96,7 @@ impl Provider for OnHybrid {
                 seen(&granted.decision).headed(Head::Granted(granted.units))
             }
             Verb::Reserve { cost, name, lease: Duration::ZERO } => {
-                let reserved = wait_for(units.reserve(&key, limit, *cost)).unwrap();
+                let reserved = wait_for(units.take_with_receipt(&key, limit, *cost)).unwrap();
                 self.receipts.extend(reserved.receipt.map(|receipt| (name.clone(), receipt)));
                 seen(&reserved.decision).with_time("stamp", Duration::ZERO)
             }

@@ -122,7 +122,7 @@ impl Call {
                 told(granted.units, decided::<S>(&granted.decision))
             }
             Verb::Reserve => {
-                let reserved = limiter.reserve(name, limit, self.cost).await.unwrap();
+                let reserved = limiter.take_with_receipt(name, limit, self.cost).await.unwrap();
                 told(reserved.receipt.map_or(0, |receipt| receipt.units()), decided::<S>(&reserved.decision))
             }
             Verb::Postpaid => {
@@ -143,7 +143,7 @@ impl Call {
                 told(granted.units, decided::<S>(&granted.decision))
             }
             Verb::Reserve => {
-                let reserved = limiter.reserve(self.name, limit, self.cost);
+                let reserved = limiter.take_with_receipt(self.name, limit, self.cost);
                 told(reserved.receipt.map_or(0, |receipt| receipt.units()), decided::<S>(&reserved.decision))
             }
             Verb::Postpaid => told(0, decided::<S>(&limiter.take_postpaid(self.name, limit, self.cost))),

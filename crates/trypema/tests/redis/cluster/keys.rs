@@ -99,7 +99,7 @@ impl Visit for OddKeys {
         }
         for (name, cost) in self.0.iter().zip(1..) {
             let lease = Lease { cost: 7, lease: Duration::ZERO };
-            let (_, receipt) = redis.reserve_for(name, limit, lease);
+            let (_, receipt) = redis.take_with_receipt_for(name, limit, lease);
             assert_eq!(left(name), CAPACITY - cost - 7, "{} {name:?}", S::NAME);
             assert_eq!(redis.refund(name, limit, receipt.as_ref().unwrap()), 7);
             assert_eq!(left(name), CAPACITY - cost, "{} {name:?}", S::NAME);
