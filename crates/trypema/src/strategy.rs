@@ -43,18 +43,6 @@ mod window;
 #[cfg(feature = "_redis")]
 mod wire;
 
-use std::fmt::Debug;
-
-/// The limits, for the root of the crate.
-pub(crate) mod limits {
-    pub use super::{
-        AbsoluteLimit, AbuseLimit, AbuseTier, ConcurrencyLimit, FixedWindowLimit, Limit, SlidingWindowLimit,
-        SuppressedLimit, TokenBucketLimits, TokenLimit,
-    };
-    #[cfg(feature = "calendar")]
-    pub use super::{CalendarStart, CalendarWindow, Weekday};
-}
-
 pub use absolute::{Absolute, AbsoluteLimit, AbsoluteOutcome, AbsoluteState};
 pub use abuse::{Abuse, AbuseLimit, AbuseOutcome, AbuseState, AbuseTier};
 #[cfg(feature = "rules")]
@@ -63,15 +51,14 @@ pub use concurrency::{Concurrency, ConcurrencyLimit, ConcurrencyOutcome, Concurr
 #[cfg(feature = "calendar")]
 pub use fixed_window::{CalendarStart, CalendarWindow, Weekday};
 pub use fixed_window::{FixedWindow, FixedWindowLimit, FixedWindowOutcome, FixedWindowState};
-pub use limit::Limit;
 #[cfg(feature = "_redis")]
 pub(crate) use limit::STRATEGIES;
 pub(crate) use limit::{Family, InCommon, Make, PerStrategy};
 #[cfg(not(feature = "unstable-testkit"))]
-pub(crate) use limit::{Listed, for_each_strategy, with_strategy};
+pub(crate) use limit::{Listed, with_strategy};
 #[cfg(feature = "unstable-testkit")]
 #[doc(hidden)]
-pub use limit::{Listed, for_each_strategy, with_strategy};
+pub use limit::{Listed, with_strategy};
 pub use origin::Origin;
 pub use shared_state::SharedState;
 pub use sliding_window::{SlidingWindow, SlidingWindowLimit, SlidingWindowOutcome, SlidingWindowState};
@@ -100,8 +87,73 @@ pub(crate) use window::WindowStrategy;
 #[doc(hidden)]
 pub use window::WindowStrategy;
 
+use std::fmt::Debug;
+
 use crate::clock::Timestamp;
 use crate::decision::{Decision, DecisionTime};
+
+/// The limits, for the root of the crate.
+pub(crate) mod limits {
+    pub use super::{
+        AbsoluteLimit, AbuseLimit, AbuseTier, ConcurrencyLimit, FixedWindowLimit, Limit, SlidingWindowLimit,
+        SuppressedLimit, TokenBucketLimits, TokenLimit,
+    };
+    #[cfg(feature = "calendar")]
+    pub use super::{CalendarStart, CalendarWindow, Weekday};
+}
+
+/// The table of strategies. Runs the macro in brackets with the tokens behind it and a row for each strategy: its
+/// number in the scripts of Redis, its type, its name, and the type of its limits.
+///
+/// Every list of strategies is made from it. Code of a strategy is never inside a macro.
+#[cfg_attr(feature = "unstable-testkit", doc(hidden), macro_export)]
+macro_rules! for_each_strategy {
+    ([$($callback:tt)+] $($arguments:tt)*) => {
+        $($callback)+! {
+            $($arguments)*
+            1 Absolute absolute AbsoluteLimit;
+            2 Suppressed suppressed SuppressedLimit;
+            3 TokenBucket token_bucket TokenBucketLimits;
+            4 SlidingWindow sliding_window SlidingWindowLimit;
+            5 FixedWindow fixed_window FixedWindowLimit;
+            6 Abuse abuse AbuseLimit;
+            7 Concurrency concurrency ConcurrencyLimit;
+        }
+    };
+}
+#[cfg(not(feature = "unstable-testkit"))]
+pub(crate) use for_each_strategy;
+#[cfg(feature = "unstable-testkit")]
+pub use for_each_strategy;
+
+/// A limit of any strategy.
+///
+/// ```
+/// use std::time::Duration;
+/// use trypema::{FixedWindowLimit, Limit};
+///
+/// let limit = Limit::from(FixedWindowLimit::new(100, Duration::from_secs(60))?);
+/// assert_eq!((limit.strategy(), limit.quota()), ("fixed_window", 100));
+/// assert_eq!(limit.window(), Duration::from_secs(60));
+/// # Ok::<(), trypema::TrypemaError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub enum Limit {
+    /// A sliding window that never admits more than its capacity in any interval of its length.
+    Absolute(AbsoluteLimit),
+    /// A sliding window that denies a growing share of the calls above its limit.
+    Suppressed(SuppressedLimit),
+    /// One or more token buckets, all of which must admit the cost.
+    TokenBucket(TokenBucketLimits),
+    /// A sliding window that is estimated from two fixed ones.
+    SlidingWindow(SlidingWindowLimit),
+    /// A count for each window, aligned to the epoch or to a calendar.
+    FixedWindow(FixedWindowLimit),
+    /// A number of attempts that starts a block.
+    Abuse(AbuseLimit),
+    /// A number of units that may be held at the same time.
+    Concurrency(ConcurrencyLimit),
+}
 
 /// One request to an algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Which rules apply to a request, under which counters, at which cost.
 
-use trypema::rules::{Condition, IfMissing, KeyVerdict, Numbers, Override, Rule, Rules, Scope};
+use trypema::rules::{Condition, IfMissing, KeyVerdict, Override, Rule, Rules, Scope};
 
 use super::draw::SEVERAL_READINGS;
 use super::limit::ModelLimit;
@@ -46,8 +46,7 @@ pub(super) fn applying<'m>(
     exempting: &[Option<String>],
     purpose: Purpose,
 ) -> Result<Vec<Asked<'m>>, String> {
-    let is_asked =
-        |rule: &Rule| purpose == Purpose::Reserve || !matches!(rule.strategy, Numbers::Concurrency(_));
+    let is_asked = |rule: &Rule| purpose == Purpose::Reserve || !rule.strategy.is_held();
     let mut rules: Vec<&Rule> = written.rules.iter().filter(|rule| rule.enabled && is_asked(rule)).collect();
     rules.sort_by_key(|rule| (rule.priority, &rule.id));
     let mut all = Vec::new();

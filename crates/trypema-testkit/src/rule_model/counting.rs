@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use trypema::clock::Timestamp;
-use trypema::rules::{Action, Numbers, Rule};
+use trypema::rules::{Action, Rule};
 
 use super::applying::{Asked, AskedPart};
 use super::limit::ModelLimit;
@@ -25,7 +25,7 @@ impl Decided<'_> {
     /// "A request that is denied charges nothing, so each other rule reports what is really left for it." Rules that
     /// only log count the request by themselves, but hold nothing for it.
     pub(super) fn uncharge(&mut self) {
-        let is_charged = self.rule.is_shadow() && !matches!(self.rule.strategy, Numbers::Concurrency(_));
+        let is_charged = self.rule.is_shadow() && !self.rule.strategy.is_held();
         if !is_charged && matches!(self.answer, CounterAnswer::Allowed(_)) {
             self.answer = CounterAnswer::Allowed(self.left);
         }

@@ -59,7 +59,7 @@ fn rule(random: &mut Random, number: u64) -> Rule {
     let action = random.pick(&[Action::Reject, Action::Reject, Action::Throttle, Action::LogOnly]);
     let unit = random.pick(&[None, None, Some("requests"), Some("tokens"), Some("usd_micros")]);
     let strategy = if random.once_in(5) { slots(random) } else { numbers(random) };
-    let is_slots = matches!(strategy, Numbers::Concurrency(_));
+    let is_slots = strategy.is_held();
     let scope = if key.is_empty() { Scope::Global } else { Scope::User };
     Rule {
         key_pattern: Some(pattern),
@@ -120,9 +120,9 @@ fn overriding(random: &mut Random, rule: &Rule) -> Override {
     let key: BTreeMap<String, String> =
         in_key.map(|(name, values)| (name.to_owned(), random.pick(values).to_owned())).collect();
     let verdict = random.pick(&[None, None, Some(KeyVerdict::Allow), Some(KeyVerdict::Block)]);
-    let strategy = verdict.is_none().then(|| match rule.strategy {
-        Numbers::Concurrency(_) => slots(random),
-        _ => numbers(random),
+    let strategy = verdict.is_none().then(|| match rule.strategy.is_held() {
+        true => slots(random),
+        false => numbers(random),
     });
     Override { rule: rule.id.clone(), key, strategy, verdict }
 }

@@ -40,21 +40,21 @@ impl<S: WindowStrategy> LocalLimiter<S> {
     /// with.
     #[inline(always)]
     pub fn inc(&self, key: &str, rate_limit: &RateLimit, count: u64) -> RateLimitDecision {
-        let limit = S::sticky(self.limit(rate_limit));
+        let limit = self.windows.sticky_limit::<S>(*rate_limit);
         self.view(&limit, self.take_observed(key, &limit, count))
     }
 
     /// Returns the decision of [`inc`](Self::inc) for one more unit, without recording it. A key that is not in
     /// memory is allowed.
     pub fn is_allowed(&self, key: &str) -> RateLimitDecision {
-        let limit = S::of_live_state(&self.windows);
+        let limit = self.windows.limit_of_live_state::<S>();
         self.view(&limit, self.peek_at(key, &limit, 1.into()))
     }
 
     /// Returns the limit of `rate_limit` over this limiter's window, for the operations that take a limit.
     #[inline]
     pub fn limit(&self, rate_limit: &RateLimit) -> S::Limit {
-        S::limit(&self.windows, *rate_limit)
+        self.windows.limit::<S>(*rate_limit)
     }
 
     /// Changes the rate that `inc` applies to a key in memory. The units that it has spent are kept. Returns

@@ -41,18 +41,20 @@ impl<S: WindowStrategy + Wire> RedisLimiter<S> {
         rate_limit: &RateLimit,
         count: u64,
     ) -> Result<RateLimitDecision, TrypemaError> {
-        self.view(Effect::Take, KeySpend::new(key, &S::sticky(self.limit(rate_limit)), count)).await
+        let limit = self.windows().sticky_limit::<S>(*rate_limit);
+        self.view(Effect::Take, KeySpend::new(key, &limit, count)).await
     }
 
     /// Returns the decision that [`inc`](Self::inc) would make for a count of 1. Records nothing. An
     /// unknown key is allowed.
     pub async fn is_allowed(&self, key: &RedisKey) -> Result<RateLimitDecision, TrypemaError> {
-        self.view(Effect::Peek, KeySpend::new(key, &S::of_live_state(self.windows()), 1)).await
+        let limit = self.windows().limit_of_live_state::<S>();
+        self.view(Effect::Peek, KeySpend::new(key, &limit, 1)).await
     }
 
     /// Returns `rate_limit` over this limiter's window, for the verbs that take a limit.
     pub fn limit(&self, rate_limit: &RateLimit) -> S::Limit {
-        S::limit(self.windows(), *rate_limit)
+        self.windows().limit::<S>(*rate_limit)
     }
 
     /// Changes the sticky rate of a known key and keeps its usage. Returns whether the key is known.

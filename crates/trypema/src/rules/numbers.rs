@@ -68,6 +68,13 @@ macro_rules! numbers {
                 }
             }
 
+            /// Whether requests hold the units that the rule limits, so that only reservations obey it.
+            pub fn is_held(&self) -> bool {
+                match self {
+                    $(Self::$type(_) => strategy::$type::IS_HELD,)+
+                }
+            }
+
             /// Returns the reason why a rule with this strategy cannot be postpaid, if it cannot.
             pub(super) fn against_postpaid(&self) -> Option<&'static str> {
                 match self {

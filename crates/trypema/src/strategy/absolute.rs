@@ -88,7 +88,7 @@ impl AbsoluteLimit {
 
     /// Returns a limit that applies the capacity of the live state. A key without a live state is not
     /// limited.
-    pub(crate) fn of_live_state(window: WindowSizeSeconds, group: RateGroupSizeMs) -> Self {
+    pub(super) fn of_live_state(window: WindowSizeSeconds, group: RateGroupSizeMs) -> Self {
         let window_us = window.as_micros();
         let group_us = bounded_group_us(window_us, group.as_micros());
         Self { capacity: MAX_EXACT, window_us, group_us, is_sticky: true }

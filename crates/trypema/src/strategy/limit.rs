@@ -1,65 +1,9 @@
-//! The table of strategies, and a limit whose strategy is chosen at run time.
+//! What the table of strategies makes: limits whose strategy is chosen at run time, and a value for each strategy.
 
 use std::time::Duration;
 
-use super::{
-    AbsoluteLimit, AbuseLimit, Call, ConcurrencyLimit, FixedWindowLimit, SlidingWindowLimit, Strategy,
-    SuppressedLimit, TokenBucketLimits,
-};
+use super::{Call, Limit, Strategy, for_each_strategy};
 use crate::clock::Timestamp;
-
-/// The table of strategies. Runs the macro in brackets with the tokens behind it and a row for each strategy: its
-/// number in the scripts of Redis, its type, its name, and the type of its limits.
-///
-/// Every list of strategies is made from it. Code of a strategy is never inside a macro.
-#[cfg_attr(feature = "unstable-testkit", doc(hidden), macro_export)]
-macro_rules! for_each_strategy {
-    ([$($callback:tt)+] $($arguments:tt)*) => {
-        $($callback)+! {
-            $($arguments)*
-            1 Absolute absolute AbsoluteLimit;
-            2 Suppressed suppressed SuppressedLimit;
-            3 TokenBucket token_bucket TokenBucketLimits;
-            4 SlidingWindow sliding_window SlidingWindowLimit;
-            5 FixedWindow fixed_window FixedWindowLimit;
-            6 Abuse abuse AbuseLimit;
-            7 Concurrency concurrency ConcurrencyLimit;
-        }
-    };
-}
-#[cfg(not(feature = "unstable-testkit"))]
-pub(crate) use for_each_strategy;
-#[cfg(feature = "unstable-testkit")]
-pub use for_each_strategy;
-
-/// A limit of any strategy.
-///
-/// ```
-/// use std::time::Duration;
-/// use trypema::{FixedWindowLimit, Limit};
-///
-/// let limit = Limit::from(FixedWindowLimit::new(100, Duration::from_secs(60))?);
-/// assert_eq!((limit.strategy(), limit.quota()), ("fixed_window", 100));
-/// assert_eq!(limit.window(), Duration::from_secs(60));
-/// # Ok::<(), trypema::TrypemaError>(())
-/// ```
-#[derive(Debug, Clone, PartialEq)]
-pub enum Limit {
-    /// A sliding window that never admits more than its capacity in any interval of its length.
-    Absolute(AbsoluteLimit),
-    /// A sliding window that denies a growing share of the calls above its limit.
-    Suppressed(SuppressedLimit),
-    /// One or more token buckets, all of which must admit the cost.
-    TokenBucket(TokenBucketLimits),
-    /// A sliding window that is estimated from two fixed ones.
-    SlidingWindow(SlidingWindowLimit),
-    /// A count for each window, aligned to the epoch or to a calendar.
-    FixedWindow(FixedWindowLimit),
-    /// A number of attempts that starts a block.
-    Abuse(AbuseLimit),
-    /// A number of units that may be held at the same time.
-    Concurrency(ConcurrencyLimit),
-}
 
 /// Runs `$body` with `$strategy` as the strategy type of `$limit`, and `$inner` as the limit of that
 /// strategy.
@@ -106,7 +50,7 @@ impl Limit {
 
     /// Returns the limit if its units are held, see [`Strategy::IS_HELD`].
     #[cfg(feature = "rules")]
-    pub(crate) fn held(&self) -> Option<&ConcurrencyLimit> {
+    pub(crate) fn held(&self) -> Option<&super::ConcurrencyLimit> {
         super::Concurrency::limit_of(self)
     }
 
@@ -209,7 +153,7 @@ macro_rules! list {
 
             impl Listed for super::$type {
                 #[inline]
-                fn limit_of(limit: &Limit) -> Option<&$limit> {
+                fn limit_of(limit: &Limit) -> Option<&super::$limit> {
                     match limit {
                         Limit::$type(limit) => Some(limit),
                         _ => None,
@@ -222,8 +166,8 @@ macro_rules! list {
                 }
             }
 
-            impl From<$limit> for Limit {
-                fn from(limit: $limit) -> Self {
+            impl From<super::$limit> for Limit {
+                fn from(limit: super::$limit) -> Self {
                     Self::$type(limit)
                 }
             }

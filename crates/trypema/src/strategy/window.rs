@@ -18,17 +18,30 @@ impl WindowOptions {
         group: RateGroupSizeMs::DEFAULT,
         factor: HardLimitFactor::DEFAULT,
     };
+
+    /// Returns the limit for `rate` over the window.
+    #[inline]
+    pub(crate) fn limit<S: WindowStrategy>(&self, rate: RateLimit) -> S::Limit {
+        S::limit_above(AbsoluteLimit::new(rate, self.window, self.group), self.factor)
+    }
+
+    /// Returns the same limit, except that the limit that a live key was first called with takes precedence over it.
+    #[inline]
+    pub(crate) fn sticky_limit<S: WindowStrategy>(&self, rate: RateLimit) -> S::Limit {
+        S::limit_above(AbsoluteLimit::new(rate, self.window, self.group).sticky(), self.factor)
+    }
+
+    /// Returns a limit that applies the limit stored with a live state. A key without a live state is not limited.
+    #[inline]
+    pub(crate) fn limit_of_live_state<S: WindowStrategy>(&self) -> S::Limit {
+        S::limit_above(AbsoluteLimit::of_live_state(self.window, self.group), self.factor)
+    }
 }
 
 /// A strategy whose limits are rates over a window.
 pub trait WindowStrategy: Strategy {
-    /// Returns the limit for `rate` over the window.
-    fn limit(windows: &WindowOptions, rate: RateLimit) -> Self::Limit;
-    /// Makes a limit sticky: the limit that a live key was first called with takes precedence over it.
-    fn sticky(limit: Self::Limit) -> Self::Limit;
-    /// Returns a limit that applies the limit stored with a live state. A key without a live state is not
-    /// limited.
-    fn of_live_state(windows: &WindowOptions) -> Self::Limit;
+    /// Returns the limit with this window, and this ratio of a hard limit to it, if the strategy has one.
+    fn limit_above(window: AbsoluteLimit, factor: HardLimitFactor) -> Self::Limit;
     /// Returns the units that are still used after a denied caller has waited.
     fn used_after_wait(outcome: &Self::Outcome) -> u64;
     /// Converts the decision to the type of the trypema 1.x API.
@@ -41,18 +54,8 @@ pub trait WindowStrategy: Strategy {
 
 impl WindowStrategy for Absolute {
     #[inline]
-    fn limit(windows: &WindowOptions, rate: RateLimit) -> AbsoluteLimit {
-        AbsoluteLimit::new(rate, windows.window, windows.group)
-    }
-
-    #[inline]
-    fn sticky(limit: AbsoluteLimit) -> AbsoluteLimit {
-        limit.sticky()
-    }
-
-    #[inline]
-    fn of_live_state(windows: &WindowOptions) -> AbsoluteLimit {
-        AbsoluteLimit::of_live_state(windows.window, windows.group)
+    fn limit_above(window: AbsoluteLimit, _: HardLimitFactor) -> AbsoluteLimit {
+        window
     }
 
     #[inline]
@@ -71,18 +74,8 @@ impl WindowStrategy for Absolute {
 
 impl WindowStrategy for Suppressed {
     #[inline]
-    fn limit(windows: &WindowOptions, rate: RateLimit) -> SuppressedLimit {
-        SuppressedLimit::new(rate, windows.window, windows.group, windows.factor)
-    }
-
-    #[inline]
-    fn sticky(limit: SuppressedLimit) -> SuppressedLimit {
-        limit.sticky()
-    }
-
-    #[inline]
-    fn of_live_state(windows: &WindowOptions) -> SuppressedLimit {
-        SuppressedLimit::of_live_state(windows.window, windows.group, windows.factor)
+    fn limit_above(window: AbsoluteLimit, factor: HardLimitFactor) -> SuppressedLimit {
+        SuppressedLimit::above(window, factor)
     }
 
     #[inline]

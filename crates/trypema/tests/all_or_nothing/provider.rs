@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::sync::{Arc, Barrier};
 
 use trypema::local::LocalReceipt;
+use trypema::strategy::with_strategy;
 use trypema::{Decision, Limit, MultiDecision, RateLimiter, TrypemaError};
 
 use super::asked::{Asked, checks};
@@ -82,15 +83,7 @@ impl Provider for OnLocal {
 
     fn reset(&self, Asked { key, limit, .. }: &Asked) -> bool {
         let local = self.0.local();
-        match limit {
-            Limit::Absolute(_) => local.absolute().reset(key),
-            Limit::Suppressed(_) => local.suppressed().reset(key),
-            Limit::TokenBucket(_) => local.token_bucket().reset(key),
-            Limit::SlidingWindow(_) => local.sliding_window().reset(key),
-            Limit::FixedWindow(_) => local.fixed_window().reset(key),
-            Limit::Abuse(_) => local.abuse().reset(key),
-            Limit::Concurrency(_) => local.concurrency().reset(key),
-        }
+        with_strategy!(limit, |S, _limit| local.limiter::<S>().reset(key))
     }
 
     fn take_all_at_once(&self, callers: &[Vec<Asked>]) -> Vec<MultiDecision<LocalReceipt>> {

@@ -17,7 +17,7 @@ use trypema_testkit::blocking::{self, Blocking, connect};
 use trypema_testkit::redis::{Control, Server, wait_until};
 use trypema_testkit::verbs::Verbs;
 
-use crate::strategies::{Limits, Visit, each};
+use crate::strategies::{Limits, STRATEGIES, Visit, each};
 
 /// Long, because the machine may be busy with other tests.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -91,7 +91,7 @@ fn after_every_verb_every_key_has_a_time_to_live_that_is_no_longer_than_needed()
             kinds.insert(kind.split_inclusive(":receipt:").next().unwrap().to_owned());
         }
     });
-    assert_eq!(kinds.len(), 21, "a state, resets and receipts of seven strategies: {kinds:?}");
+    assert_eq!(kinds.len(), 3 * STRATEGIES, "a state, resets and receipts of each strategy: {kinds:?}");
 }
 
 #[test]

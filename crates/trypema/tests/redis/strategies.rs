@@ -16,6 +16,9 @@ pub(crate) trait Visit {
 
 macro_rules! limits {
     ($($number:literal $type:ident $name:ident $limit:ident;)+) => {
+        /// The number of strategies.
+        pub(crate) const STRATEGIES: usize = [$($number),+].len();
+
         /// One limit of each strategy.
         pub(crate) struct Limits {
             $(pub(crate) $name: <trypema::strategy::$type as Strategy>::Limit,)+

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use trypema::rules::{IfMissing, NeededAttribute, Numbers, Rule, RuleSet};
+use trypema::rules::{IfMissing, NeededAttribute, Rule, RuleSet};
 
 /// The attributes that `/v1/forward-auth` derives from the proxy's headers. `POST /v1/check` derives none:
 /// its caller sends every attribute.
@@ -31,7 +31,7 @@ pub(super) fn hints(rules: &RuleSet) -> Vec<String> {
              it are not limited by {ids}"
         )
     });
-    let in_flight = of_rules(rules, |rule| matches!(rule.strategy, Numbers::Concurrency(_)));
+    let in_flight = of_rules(rules, |rule| rule.strategy.is_held());
     let concurrency = in_flight
         .map(|ids| format!("only reservations hold units; checks and forward-auth are not limited by {ids}"));
     missing.chain(plan).chain(unmatched).chain(concurrency).chain(of_number(rules)).collect()

@@ -24,7 +24,7 @@ impl<S: WindowStrategy + Leasable> HybridLimiter<S> {
         rate_limit: &RateLimit,
         count: u64,
     ) -> Result<RateLimitDecision, TrypemaError> {
-        let limit = S::sticky(self.limit(rate_limit));
+        let limit = self.redis().windows().sticky_limit::<S>(*rate_limit);
         let take = KeySpend::new(key, &limit, count);
         let started = self.redis().started();
         let found = self.take_outcome(take, Attempt::first()).await;
@@ -38,7 +38,7 @@ impl<S: WindowStrategy + Leasable> HybridLimiter<S> {
     /// Returns the decision that [`inc`](Self::inc) would make for a count of 1, at the rate of a live key.
     /// Records nothing.
     pub async fn is_allowed(&self, key: &RedisKey) -> Result<RateLimitDecision, TrypemaError> {
-        let limit = S::of_live_state(self.redis().windows());
+        let limit = self.redis().windows().limit_of_live_state::<S>();
         let held = self.held(key);
         let decision = self.redis().peek(key, &limit, u64::from(held == 0)).await?;
         Ok(S::view(self.redis().windows(), &decision, 0))
@@ -54,6 +54,6 @@ impl<S: WindowStrategy + Leasable> HybridLimiter<S> {
 
     /// Returns `rate_limit` over this limiter's window, for the verbs that take a limit.
     pub fn limit(&self, rate_limit: &RateLimit) -> S::Limit {
-        S::limit(self.redis().windows(), *rate_limit)
+        self.redis().windows().limit::<S>(*rate_limit)
     }
 }

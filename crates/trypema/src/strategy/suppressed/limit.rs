@@ -39,6 +39,7 @@ impl SuppressedLimit {
     }
 
     /// Returns a limit with `window` as the soft limit, and `factor` times that as the hard limit.
+    #[inline]
     pub fn above(window: AbsoluteLimit, factor: HardLimitFactor) -> Self {
         Self { window, factor }
     }
@@ -47,16 +48,6 @@ impl SuppressedLimit {
     #[must_use]
     pub fn sticky(self) -> Self {
         Self { window: self.window.sticky(), ..self }
-    }
-
-    /// Returns a limit that applies the soft limit of the live state. A key without a live state is not
-    /// limited.
-    pub(crate) fn of_live_state(
-        window: WindowSizeSeconds,
-        group: RateGroupSizeMs,
-        factor: HardLimitFactor,
-    ) -> Self {
-        Self { window: AbsoluteLimit::of_live_state(window, group), factor }
     }
 
     /// Returns the soft limit: the units that are admitted without a draw.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use trypema::redis::RedisReceipt;
+use trypema::strategy::with_strategy;
 use trypema::{Limit, MultiDecision, RateLimiter};
 use trypema_testkit::blocking::{key, runtime, wait_for};
 use trypema_testkit::redis::Control;
@@ -51,18 +52,7 @@ impl Provider for OnRedis<'_> {
 
     fn reset(&self, asked: &Asked) -> bool {
         let (redis, key) = (self.rl.redis(), key(&asked.key));
-        wait_for(async {
-            match asked.limit {
-                Limit::Absolute(_) => redis.absolute().reset(&key).await,
-                Limit::Suppressed(_) => redis.suppressed().reset(&key).await,
-                Limit::TokenBucket(_) => redis.token_bucket().reset(&key).await,
-                Limit::SlidingWindow(_) => redis.sliding_window().reset(&key).await,
-                Limit::FixedWindow(_) => redis.fixed_window().reset(&key).await,
-                Limit::Abuse(_) => redis.abuse().reset(&key).await,
-                Limit::Concurrency(_) => redis.concurrency().reset(&key).await,
-            }
-        })
-        .unwrap()
+        with_strategy!(&asked.limit, |S, _limit| wait_for(redis.limiter::<S>().reset(&key))).unwrap()
     }
 
     fn take_all_at_once(&self, callers: &[Vec<Asked>]) -> Vec<MultiDecision<RedisReceipt>> {
