@@ -73,9 +73,9 @@ pub use transport::{RedisConnection, RedisStats};
 
 pub(crate) use compat::WindowStrategy;
 pub(crate) use join::{all, both};
+pub(crate) use lease::LeaseSending;
 pub(crate) use multi::has_limiter;
 pub(crate) use provider::WindowOptions;
-pub(crate) use receipt::random;
 #[cfg(feature = "rules")]
 pub(crate) use runtime::Runtime;
 pub(crate) use store::StoreConfig;

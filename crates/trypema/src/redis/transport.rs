@@ -19,10 +19,10 @@ mod probe;
 mod reply;
 mod script;
 mod sentinel;
+mod server_info;
 mod single_flight;
 mod slots;
 mod topology;
-mod version;
 
 use std::fmt;
 use std::future::Future;
@@ -39,6 +39,7 @@ use self::dial::{SlotOwnership, Target};
 use self::node::{NodeChannel, RedisNode, ScriptRequest};
 use self::reply::CommandOutcome;
 use self::sentinel::Sentinels;
+use self::server_info::UsedAs;
 use super::runtime::Runtime;
 use super::{RedisFailure, RedisFailureKind};
 use crate::TrypemaError;
@@ -107,14 +108,17 @@ impl RedisConnection {
     /// # Errors
     ///
     /// [`TrypemaError::InvalidRedisAddress`] if the address is malformed, and [`TrypemaError::RedisError`]
-    /// if no server answers there, the login is refused, or the server is older than Redis 6.2.
+    /// if no server answers there, the login is refused, or the server is older than Redis 6.2. The failure is
+    /// [`RedisFailureKind::Refused`] if the address can never work as it is: the server is a node of a Cluster,
+    /// a sentinel or a single server where the address names another kind, it lacks the database or RESP3, speaks no TLS,
+    /// or has a certificate that is not trusted.
     pub async fn connect(url: &str) -> Result<Self, TrypemaError> {
         let connection = Self::lazy(url)?;
-        let server = match &connection.route {
-            Route::Node(node) => node.connection().await?,
-            Route::Cluster(cluster) => cluster.connection().await?,
+        let (server, used_as) = match &connection.route {
+            Route::Node(node) => (node.connection().await?, UsedAs::SingleServer),
+            Route::Cluster(cluster) => (cluster.connection().await?, UsedAs::ClusterNode),
         };
-        version::check(&server).await?;
+        server_info::check(&server, used_as).await?;
         Ok(connection)
     }
 
@@ -248,6 +252,9 @@ impl fmt::Debug for RedisConnection {
     }
 }
 
+/// The reason why a server that is a node of a Cluster cannot be used as a single one.
+const IS_CLUSTER_NODE: &str = "the server is a node of a cluster; connect with `redis+cluster://`";
+
 /// A channel, or the future that creates one.
 pub(super) enum Readiness {
     Ready(Result<Channel, RedisFailure>),
@@ -274,9 +281,9 @@ impl Channel {
         match outcome {
             CommandOutcome::Value(value) => Ok(value),
             CommandOutcome::NoScript => Err(refused("the server replied NOSCRIPT to EVAL")),
-            CommandOutcome::Moved(_) | CommandOutcome::Ask(_) => {
-                Err(refused("the server is part of a cluster; connect with `redis+cluster://`"))
-            }
+            CommandOutcome::Moved(_) | CommandOutcome::Ask(_) => Err(refused(IS_CLUSTER_NODE)),
+            // Each batcher of a Cluster has one slot, so this is a node that is used as a single server.
+            CommandOutcome::Refused(failure) if failure.is_cross_slot() => Err(refused(IS_CLUSTER_NODE)),
             CommandOutcome::ReadOnly(failure)
             | CommandOutcome::NotReady(failure)
             | CommandOutcome::Refused(failure)

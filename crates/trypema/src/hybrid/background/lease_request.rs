@@ -12,7 +12,7 @@ use super::queue::Task;
 use super::shared::{OutcomeAt, Shared};
 use crate::clock::Timestamp;
 use crate::hybrid::state::TimedGrant;
-use crate::redis::{InstanceLiveness, LeaseArgs, LimitedKey, RedisFailure, RedisKey};
+use crate::redis::{InstanceLiveness, LeaseArgs, LeaseSending, LimitedKey, RedisFailure, RedisKey};
 use crate::strategy::{Leasable, LeaseGrant, LeaseParams, LeasedUnits};
 
 /// A lease request for one key.
@@ -65,10 +65,10 @@ impl<S: Leasable> Shared<S> {
         async move {
             unfinished.state = SendState::Sent;
             let UnfinishedRequest { shared, request, .. } = &unfinished;
-            shared.instance.count_lease();
             let key = LimitedKey { key: &request.key, limit: &request.limit };
             let args = LeaseArgs { params: request.params, instance: request.instance };
-            let response = shared.redis.lease_with_deadline(request.deadline, key, args).await;
+            let sending = LeaseSending { deadline: request.deadline, sent: &shared.instance.leases_sent };
+            let response = shared.redis.send_lease(sending, key, args).await;
             unfinished.state = SendState::Done;
             let UnfinishedRequest { shared, request, .. } = &unfinished;
             let grant = response.map(|response| TimedGrant {

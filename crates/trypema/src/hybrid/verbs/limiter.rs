@@ -373,9 +373,10 @@ impl<S: Leasable> HybridLimiter<S> {
         let reported = self.shared.table.with(key, |entry| entry.holding.take_unreported()).unwrap_or(0);
         let params = LeaseParams { reported, ..LeaseParams::default() };
         let args = LeaseArgs { params, instance: self.shared.instance.leaving() };
+        // A report is no request for a lease.
+        let sending = LeaseSending { deadline, sent: &Arc::default() };
         if reported > 0
-            && let Err(failure) =
-                self.redis().lease_with_deadline(deadline, LimitedKey { key, limit }, args).await
+            && let Err(failure) = self.redis().send_lease(sending, LimitedKey { key, limit }, args).await
             && failure.kind() == RedisFailureKind::Unavailable
         {
             self.shared.table.with(key, |entry| entry.holding.report_denied(reported));

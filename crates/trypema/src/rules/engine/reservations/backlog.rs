@@ -120,7 +120,7 @@ impl Backlog {
             number => return ReserveAttempt { id, number },
         }
         // 0 is no attempt.
-        ReserveAttempt { id, number: rand::random::<u64>().max(1) }
+        ReserveAttempt { id, number: crate::random::number().max(1) }
     }
 
     /// Returns what is to be done next in the store; `None` if there is nothing, and the task ends.
