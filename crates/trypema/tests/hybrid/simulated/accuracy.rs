@@ -7,7 +7,10 @@ use trypema::strategy::{
     Absolute, AbsoluteLimit, FixedWindow, FixedWindowLimit, SlidingWindow, SlidingWindowLimit, Suppressed,
     SuppressedLimit, TokenBucket, TokenBucketLimits, TokenLimit,
 };
-use trypema_testkit::simulator::fleet::{Favourite, Fleet, Journal, Legal, Measures, Network, Traffic};
+use trypema_testkit::random::Random;
+use trypema_testkit::simulator::fleet::{
+    Favourite, Fault, Fleet, Journal, Legal, Measures, Mishap, Network, Offer, Traffic,
+};
 
 const SECOND_US: u64 = 1_000_000;
 
@@ -120,6 +123,73 @@ fn when_most_calls_move_to_another_instance_the_limit_moves_along() {
         for run in runs(capacity, seconds, &traffic) {
             let share = run.share_between(20, 20 + seconds);
             assert!(share >= 0.98, "{}: {share}", run.strategy);
+        }
+    }
+}
+
+/// A fleet on a machine that holds everything up for a moment, again and again: all instances and the store.
+struct HeldUp {
+    stalls: Vec<Stall>,
+}
+
+#[derive(Clone, Copy)]
+struct Stall {
+    from_us: u64,
+    for_us: u64,
+}
+
+impl HeldUp {
+    fn drawn(seed: u64, (every_us, longest_us): (u64, u64)) -> Self {
+        let mut random = Random::seeded(seed);
+        let mut stalls = Vec::new();
+        let mut from_us = random.below(every_us);
+        while from_us < HELD_UP_FOR_US {
+            let for_us = random.between(longest_us / 10, longest_us);
+            stalls.push(Stall { from_us, for_us });
+            from_us += for_us + random.between(every_us / 2, 3 * every_us / 2);
+        }
+        Self { stalls }
+    }
+
+    /// Returns when what should happen at `after_us` does.
+    fn delayed(&self, after_us: u64) -> u64 {
+        let holds = |stall: &&Stall| (stall.from_us..stall.from_us + stall.for_us).contains(&after_us);
+        self.stalls.iter().find(holds).map_or(after_us, |stall| stall.from_us + stall.for_us)
+    }
+
+    /// Calls of twenty instances, each with a thousand a second, in groups of two.
+    fn offers(&self) -> impl Iterator<Item = Offer> {
+        let mut offers: Vec<Offer> = (0..HELD_UP_FOR_US / 50)
+            .map(|number| {
+                let instance = number % 20;
+                let tick_us = (number * 50).next_multiple_of(2_000) + instance * 97;
+                Offer { after_us: self.delayed(tick_us), instance: instance as u32, key: 0, cost: 1 }
+            })
+            .collect();
+        offers.sort_by_key(|offer| offer.after_us);
+        offers.into_iter()
+    }
+
+    fn run<S: Legal>(&self, limit: &S::Limit, seed: u64) -> Measures {
+        let freeze = |stall: &Stall| Mishap { after_us: stall.from_us, fault: Fault::Freeze { for_us: stall.for_us } };
+        let fleet = Fleet::<S>::new(limit.clone()).instances(20).network(NETWORK);
+        let mishaps = self.stalls.iter().map(freeze).collect();
+        let fleet = Fleet { mishaps, deadline_us: 5 * SECOND_US, seed, ..fleet };
+        Measures::of::<S>(limit, &fleet.run(self.offers()))
+    }
+}
+
+const HELD_UP_FOR_US: u64 = 20 * SECOND_US;
+
+#[test]
+fn explore() {
+    let limit = AbsoluteLimit::per_window(204_000, Duration::from_secs(10)).unwrap();
+    for shape in [(u64::MAX / 4, 10), (1_000_000, 20_000), (250_000, 20_000), (1_000_000, 100_000), (250_000, 100_000), (2_000_000, 500_000)] {
+        for seed in 0..3 {
+            let measures = HeldUp::drawn(seed, shape).run::<Absolute>(&limit, seed);
+            let denied = |admitted: u64| 100.0 * (measures.calls - admitted) as f64 / measures.calls as f64;
+            println!("{shape:?} exact {:.2} % fleet {:.2} % wrong {:.2} % held {} messages {}",
+                denied(measures.exact), denied(measures.admitted), 100.0 * measures.wrong_share(), measures.most_held, measures.messages);
         }
     }
 }
