@@ -1,8 +1,8 @@
 //! Sends a script call to the right server, once.
 //!
 //! A target is one server, the master that `sentinel` finds, or the servers of a `cluster`, which `topology` and `slots`
-//! map. Each server is a `node`: a connection that `dial` makes when a call needs it, and a circuit breaker. One
-//! caller dials for all (`single_flight`). Requests to sentinels and fetches of the topology are short tasks of their own,
+//! map. Each server is a `node`: for each async runtime a connection that `dial` makes when a call needs it, and a circuit
+//! breaker. One caller dials for all of its runtime (`single_flight`). Requests to sentinels and fetches of the topology are short tasks of their own,
 //! at most one of each.
 //!
 //! Only the connections come from redis-rs, because a call must be sent once, and its failure must tell whether it was
@@ -62,14 +62,14 @@ pub struct RedisStats {
 
 /// A connection to Redis: one server, the master of a Sentinel service, or a Cluster.
 ///
-/// Clones are cheap and share the connection. A lost connection is dialled again when a call needs it, at
-/// most ten times a second. If a server does not answer, its circuit breaker opens for a moment, and calls
+/// Clones are cheap and share the connections, one for each async runtime that calls. A lost connection is dialled again
+/// when a call needs it, at most ten times a second. If a server does not answer, its circuit breaker opens for a moment, and calls
 /// fail at once. No call is sent twice, unless the server's reply proves that it did not run. A task sends
 /// the calls, on the runtime of one of their callers. It runs only while there are calls.
 ///
 /// Calls run on Tokio or smol, depending on the crate's features; with both, on Tokio inside a Tokio
-/// runtime. If a runtime shuts down, the connections that were dialled in it end. The next call dials
-/// again, in its own runtime.
+/// runtime. No call depends on a runtime other than its own: that may have shut down, or may not be polled at the
+/// moment.
 ///
 /// ```no_run
 /// use trypema::redis::RedisConnection;

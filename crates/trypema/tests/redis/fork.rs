@@ -34,16 +34,16 @@ impl Process {
         let connection = RedisConnection::lazy(&server.url()).unwrap();
         let builder = RateLimiter::builder().redis(connection).redis_deadline(Duration::from_secs(20));
         let rl = Arc::new(builder.build().unwrap());
-        let rules = RuleSet::from_yaml(RULES).unwrap();
+        let rules = RuleSet::from_yaml(RULES, "rules.yaml").unwrap();
         Self { engine: Arc::new(Engine::local(Arc::clone(&rl), rules)), rl }
     }
 
     /// Returns ids of reservations and receipts, and leases units of `leased`.
     async fn ids(&self, leased: &str) -> Vec<String> {
         let mut ids = Vec::new();
+        let options = ReserveOptions::new(Duration::from_secs(60)).unwrap();
         for _ in 0..IDS {
-            let reservation =
-                self.engine.reserve(&Request::new(&[]), &ReserveOptions::default()).await.unwrap();
+            let reservation = self.engine.reserve(&Request::new(&[]), &options).await.unwrap();
             ids.push(reservation.into_text().unwrap());
             let taken =
                 self.rl.redis().fixed_window().reserve(&key("ann"), &long_window(1_000), 1).await.unwrap();

@@ -12,7 +12,9 @@ use crate::error::TrypemaError;
 use crate::hybrid::background::{OutcomeAt, Shared};
 use crate::hybrid::state::{HybridBound, TakeArgs};
 use crate::local::{DecisionWithReceipt, Granted};
-use crate::redis::{LeaseArgs, LeaseSending, LimitedKey, RedisFailure, RedisFailureKind, RedisKey, RedisLimiter, both};
+use crate::redis::{
+    LeaseArgs, LeaseSending, LimitedKey, RedisFailure, RedisFailureKind, RedisKey, RedisLimiter, both,
+};
 use crate::strategy::{Leasable, LeaseParams, LeasedUnits};
 
 /// A limiter of one strategy, shared through Redis by every process that uses the same server and prefix.

@@ -9,7 +9,7 @@ use trypema::strategy::{
 };
 use trypema_testkit::random::Random;
 use trypema_testkit::simulator::fleet::{
-    Favourite, Fault, Fleet, Journal, Legal, Measures, Mishap, Network, Offer, Traffic,
+    Fault, Favourite, Fleet, Journal, Legal, Measures, Mishap, Network, Offer, Traffic,
 };
 
 const SECOND_US: u64 = 1_000_000;
@@ -171,7 +171,8 @@ impl HeldUp {
     }
 
     fn run<S: Legal>(&self, limit: &S::Limit, seed: u64) -> Measures {
-        let freeze = |stall: &Stall| Mishap { after_us: stall.from_us, fault: Fault::Freeze { for_us: stall.for_us } };
+        let freeze =
+            |stall: &Stall| Mishap { after_us: stall.from_us, fault: Fault::Freeze { for_us: stall.for_us } };
         let fleet = Fleet::<S>::new(limit.clone()).instances(20).network(NETWORK);
         let mishaps = self.stalls.iter().map(freeze).collect();
         let fleet = Fleet { mishaps, deadline_us: 5 * SECOND_US, seed, ..fleet };
@@ -184,12 +185,25 @@ const HELD_UP_FOR_US: u64 = 20 * SECOND_US;
 #[test]
 fn explore() {
     let limit = AbsoluteLimit::per_window(204_000, Duration::from_secs(10)).unwrap();
-    for shape in [(u64::MAX / 4, 10), (1_000_000, 20_000), (250_000, 20_000), (1_000_000, 100_000), (250_000, 100_000), (2_000_000, 500_000)] {
+    for shape in [
+        (u64::MAX / 4, 10),
+        (1_000_000, 20_000),
+        (250_000, 20_000),
+        (1_000_000, 100_000),
+        (250_000, 100_000),
+        (2_000_000, 500_000),
+    ] {
         for seed in 0..3 {
             let measures = HeldUp::drawn(seed, shape).run::<Absolute>(&limit, seed);
             let denied = |admitted: u64| 100.0 * (measures.calls - admitted) as f64 / measures.calls as f64;
-            println!("{shape:?} exact {:.2} % fleet {:.2} % wrong {:.2} % held {} messages {}",
-                denied(measures.exact), denied(measures.admitted), 100.0 * measures.wrong_share(), measures.most_held, measures.messages);
+            println!(
+                "{shape:?} exact {:.2} % fleet {:.2} % wrong {:.2} % held {} messages {}",
+                denied(measures.exact),
+                denied(measures.admitted),
+                100.0 * measures.wrong_share(),
+                measures.most_held,
+                measures.messages
+            );
         }
     }
 }
