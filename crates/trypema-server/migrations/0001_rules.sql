@@ -2,8 +2,7 @@
 --
 -- Documented columns have constraints, and triggers compare the rules of candidates and overrides: both refuse only what the
 -- compiler refuses. All other fields of rules are in `extra`, which the compiler alone validates: `trypema rules check --database`
--- runs it before a COMMIT. Triggers keep the history, move the
--- revision and tell the servers, for changes by hand, too.
+-- runs it before a COMMIT. Triggers keep the history, move the revision and tell the servers, for changes by hand, too.
 
 DO $$
 BEGIN
@@ -524,9 +523,12 @@ CREATE TRIGGER whole BEFORE UPDATE OR DELETE ON rate_limit_history FOR EACH ROW 
 -- `trypema rules check --database -`.
 CREATE FUNCTION trypema_rules() RETURNS json LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
     SELECT json_build_object(
+        -- The number of the last migration: a server knows by it whether these tables are older than itself.
+        'schema', 1,
         'version', (SELECT json_build_array(revision, set_id, change_id) FROM rate_limit_state),
-        'unit', (SELECT json_agg(json_build_array(revision, to_json(u))) FROM rate_limit_units u),
-        'rule', (SELECT json_agg(json_build_array(revision, to_json(r))) FROM rate_limit_rules r),
-        'override', (SELECT json_agg(json_build_array(revision, to_json(o))) FROM rate_limit_overrides o),
-        'list', (SELECT json_agg(json_build_array(revision, to_json(l))) FROM rate_limit_lists l))
+        'tables', json_build_object(
+            'unit', (SELECT json_agg(json_build_array(revision, to_json(u))) FROM rate_limit_units u),
+            'rule', (SELECT json_agg(json_build_array(revision, to_json(r))) FROM rate_limit_rules r),
+            'override', (SELECT json_agg(json_build_array(revision, to_json(o))) FROM rate_limit_overrides o),
+            'list', (SELECT json_agg(json_build_array(revision, to_json(l))) FROM rate_limit_lists l)))
 $$;

@@ -1,13 +1,12 @@
 //! The command line.
 
 mod arguments;
-mod check;
 mod confirm;
 mod difference;
 mod keys;
 mod lists;
 mod redis;
-mod reservations;
+mod requests;
 mod rules;
 mod serve;
 mod service;
@@ -18,6 +17,7 @@ use std::process::ExitCode;
 
 use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
+use serde_json::Value;
 
 use self::arguments::{Arguments, Given, Parsed, origins};
 
@@ -49,22 +49,8 @@ Try it:
 #[derive(Debug, Subcommand)]
 enum Command {
     Serve(Box<serve::Serve>),
-    /// Check whether a request may proceed: exit code 0 if allowed, 1 if denied, 2 if the server is
-    /// unreachable
-    Check(check::Check),
-    /// Reserve the estimated cost of a request, and print the reservation: exit code 0 if allowed, 1 if
-    /// denied, 2 if the server is unreachable
-    Reserve(reservations::Reserve),
-    /// Settle a reservation at the real cost: exit code 0 if settled, 1 if it was no longer outstanding, 2 if
-    /// the server is unreachable
-    Settle(reservations::Settle),
-    /// Release a reservation, as if the request had never been made; exit codes as of `settle`
-    Release(reservations::Release),
-    /// Let a reservation last longer: exit code 0 if renewed, 1 if it was no longer outstanding, 2 if the
-    /// server is unreachable
-    Renew(reservations::Renew),
-    /// Show what every rule decides about a request; nothing is spent
-    Explain(check::Explain),
+    #[command(flatten)]
+    Requests(requests::Requests),
     /// Work with rules: validate files, and manage the rules that are stored in PostgreSQL
     #[command(subcommand)]
     Rules(rules::Rules),
@@ -102,35 +88,42 @@ impl Cli {
 
     /// Runs the command.
     pub fn run(self) -> ExitCode {
-        match self.command {
-            Command::Serve(serve) => serve.run(),
-            Command::Check(check) => check.run(),
-            Command::Reserve(reserve) => reserve.run(),
-            Command::Settle(settle) => settle.run(),
-            Command::Release(release) => release.run(),
-            Command::Renew(renew) => renew.run(),
-            Command::Explain(explain) => explain.run(),
+        let done = match self.command {
+            Command::Serve(serve) => return serve.run(),
+            Command::Requests(requests) => return requests.run().unwrap_or_else(failed),
+            Command::Redis(redis) => return redis.run().unwrap_or_else(failed),
             Command::Rules(rules) => rules.run(),
-            Command::Keys(keys) => keys.run(),
-            Command::Lists(lists) => lists.run(),
-            Command::Redis(redis) => redis.run(),
+            Command::Keys(keys) => keys.run().map(|()| ExitCode::SUCCESS),
+            Command::Lists(lists) => lists.run().map(|()| ExitCode::SUCCESS),
             Command::Completions { shell } => {
                 let mut script = Vec::new();
                 clap_complete::generate(shell, &mut Self::command(), "trypema", &mut script);
                 print(&String::from_utf8_lossy(&script));
-                ExitCode::SUCCESS
+                Ok(ExitCode::SUCCESS)
             }
-        }
+        };
+        done.unwrap_or_else(|error| {
+            failed(error);
+            ExitCode::FAILURE
+        })
     }
 }
 
 fn without_empty_variables(command: clap::Command) -> clap::Command {
-    command.mut_args(without_empty_variable).mut_subcommands(without_empty_variables)
+    let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
+    let without =
+        |argument: Arg| if argument.get_env().is_some_and(is_empty) { argument.env(None) } else { argument };
+    command.mut_args(without).mut_subcommands(without_empty_variables)
 }
 
-fn without_empty_variable(argument: Arg) -> Arg {
-    let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
-    if argument.get_env().is_some_and(is_empty) { argument.env(None) } else { argument }
+/// Returns the elements of a list in a response.
+fn elements(list: &Value) -> impl Iterator<Item = &Value> {
+    list.as_array().into_iter().flatten()
+}
+
+/// Returns a text in a response.
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
 }
 
 /// Prints to standard output. Errors are ignored: a reader may close the pipe early.

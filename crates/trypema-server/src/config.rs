@@ -81,40 +81,27 @@ impl Config {
     ///
     /// All settings that are invalid.
     pub fn new(settings: Settings) -> Result<Self, InvalidConfig> {
-        let mut invalid = InvalidConfig::default();
+        let mut problems = InvalidConfig::default();
         let values = Values::of(&settings);
-        values.check(&mut invalid);
-        let tls = invalid.take(tls(&settings));
-        let tokens = tokens(&settings, &mut invalid);
-        let allowed_origins = AllowedOrigins::new(settings.allowed_origins.as_deref().unwrap_or_default());
-        let allowed_origins =
-            invalid.take(allowed_origins.map_err(|reason| InvalidSetting::new("allowed_origins", reason)));
-        let rules = invalid.take(rules(&settings, &values));
-        let trusted_proxies = invalid.take(trusted_proxies(settings.trusted_proxies.as_deref()));
+        values.check(&mut problems);
         let profiles = settings.forward_auth.as_ref().map(Profiles::new).transpose();
-        let profiles = invalid.take_all(profiles).map(Option::unwrap_or_default);
-        let buffered_bytes = invalid.take(buffered_bytes(&settings, &values));
-        let collector = invalid.take(collector(settings.otlp_endpoint.as_deref()));
-        let redis = redis(&settings, &mut invalid);
-        let config = || {
-            let (provider, redis) = redis?;
-            Some(Self {
-                values,
-                admin_listen: settings.admin_listen,
-                runtime_directory: None,
-                tls: tls?,
-                tokens,
-                allowed_origins: allowed_origins?,
-                rules: rules?,
-                trusted_proxies: trusted_proxies?,
-                profiles: profiles?,
-                provider,
-                redis,
-                buffered_bytes: buffered_bytes?,
-                collector: collector?,
-            })
+        // What stands in for an invalid value is not used: the problems are returned.
+        let config = Self {
+            admin_listen: settings.admin_listen,
+            runtime_directory: None,
+            tls: problems.take(tls(&settings)).flatten(),
+            tokens: tokens(&settings, &mut problems),
+            allowed_origins: problems.take(allowed_origins(&settings)).unwrap_or_default(),
+            rules: problems.take(rules(&settings, &values)).unwrap_or(RulesSource::BuiltIn),
+            trusted_proxies: problems.take(trusted_proxies(&settings)).unwrap_or_default(),
+            profiles: problems.take_all(profiles).flatten().unwrap_or_default(),
+            buffered_bytes: problems.take(buffered_bytes(&settings, &values)).unwrap_or_default(),
+            collector: problems.take(collector(&settings)).flatten(),
+            provider: provider(&settings),
+            redis: redis(&settings, &mut problems),
+            values,
         };
-        config().filter(|_| invalid.is_empty()).ok_or(invalid)
+        if problems.is_empty() { Ok(config) } else { Err(problems) }
     }
 }
 
@@ -128,25 +115,29 @@ fn buffered_bytes(settings: &Settings, values: &Values) -> Result<usize, Invalid
     let min = 2 * MAX_RULESET_BYTES.max(values.max_body_bytes.min(MAX_BYTES));
     let bytes = settings.max_buffered_bytes.unwrap_or_else(|| DEFAULT_BUFFERED_BYTES.max(min));
     if bytes < min {
-        return Err(invalid(
-            "max_buffered_bytes",
-            format!("need at least {min} bytes, twice the largest body"),
-        ));
+        let reason = format!("need at least {min} bytes, twice the largest body");
+        return Err(invalid("max_buffered_bytes", reason));
     }
     Ok(bytes)
 }
 
-fn trusted_proxies(given: Option<&[String]>) -> Result<TrustedProxies, InvalidSetting> {
-    let loopback = || LOOPBACK_NETWORKS.split(',').map(str::to_owned).collect();
-    let texts = given.filter(|given| !given.is_empty()).map_or_else(loopback, <[String]>::to_vec);
-    let parse = |text: &String| {
-        text.trim().parse().map_err(|error| invalid("trusted_proxies", format!("`{text}`: {error}")))
-    };
-    Ok(TrustedProxies::new(texts.iter().map(parse).collect::<Result<Vec<_>, _>>()?))
+fn allowed_origins(settings: &Settings) -> Result<AllowedOrigins, InvalidSetting> {
+    let origins = AllowedOrigins::new(settings.allowed_origins.as_deref().unwrap_or_default());
+    origins.map_err(|reason| invalid("allowed_origins", reason))
 }
 
-fn collector(endpoint: Option<&str>) -> Result<Option<Collector>, InvalidSetting> {
-    let collector = endpoint.map(Collector::new).transpose();
+fn trusted_proxies(settings: &Settings) -> Result<TrustedProxies, InvalidSetting> {
+    let given = settings.trusted_proxies.iter().flatten().map(String::as_str);
+    let is_given = given.clone().next().is_some();
+    let loopback = LOOPBACK_NETWORKS.split(',').filter(|_| !is_given);
+    let parse = |text: &str| {
+        text.trim().parse().map_err(|error| invalid("trusted_proxies", format!("`{text}`: {error}")))
+    };
+    Ok(TrustedProxies::new(given.chain(loopback).map(parse).collect::<Result<Vec<_>, _>>()?))
+}
+
+fn collector(settings: &Settings) -> Result<Option<Collector>, InvalidSetting> {
+    let collector = settings.otlp_endpoint.as_deref().map(Collector::new).transpose();
     collector.map_err(|error| invalid("otlp_endpoint", error.to_string()))
 }
 
@@ -181,26 +172,29 @@ fn tokens(settings: &Settings, problems: &mut InvalidConfig) -> Tokens {
 }
 
 fn rules(settings: &Settings, values: &Values) -> Result<RulesSource, InvalidSetting> {
-    let address = settings.database_url()?;
-    match (address, &settings.rules) {
-        (Some(_), Some(_)) => Err(invalid("rules", "set either `rules` or `database_url`, not both")),
-        (None, None) => Ok(RulesSource::BuiltIn),
-        (None, Some(file)) => Ok(RulesSource::File(file.clone())),
-        (Some(address), None) => {
-            let redis = redis_url(settings)?;
-            let prefix = redis_prefix(settings)?;
-            let prefix = prefix.map_or_else(|| DEFAULT_REDIS_PREFIX.to_owned(), |key| key.to_string());
-            let Period(poll) = values.rules_poll;
-            if poll < MIN_POLL {
-                return Err(invalid("rules_poll", format!("need at least {}", Period(MIN_POLL))));
-            }
-            Ok(RulesSource::Database(DatabaseChoice {
-                address,
-                poll,
-                cache: redis.map(|url| CacheChoice { url, prefix }),
-            }))
+    let address = match (settings.database_url()?, &settings.rules) {
+        (Some(_), Some(_)) => {
+            return Err(invalid("rules", "set either `rules` or `database_url`, not both"));
         }
+        (None, None) => return Ok(RulesSource::BuiltIn),
+        (None, Some(file)) => return Ok(RulesSource::File(file.clone())),
+        (Some(address), None) => address,
+    };
+    let url = redis_url(settings)?;
+    let prefix =
+        redis_prefix(settings)?.map_or_else(|| DEFAULT_REDIS_PREFIX.to_owned(), |key| key.to_string());
+    let Period(poll) = values.rules_poll;
+    if poll < MIN_POLL {
+        return Err(invalid("rules_poll", format!("need at least {}", Period(MIN_POLL))));
     }
+    let cache = url.map(|url| CacheChoice { url, prefix });
+    Ok(RulesSource::Database(DatabaseChoice { address, poll, cache }))
+}
+
+/// Returns the provider: the given one, or Redis if its address is given.
+fn provider(settings: &Settings) -> Provider {
+    let has_url = settings.redis_url.is_some() || settings.redis_url_file.is_some();
+    settings.provider.unwrap_or(if has_url { Provider::Redis } else { Provider::Memory })
 }
 
 fn redis_url(settings: &Settings) -> Result<Option<Secret>, InvalidSetting> {
@@ -208,20 +202,18 @@ fn redis_url(settings: &Settings) -> Result<Option<Secret>, InvalidSetting> {
     url.map_err(|reason| invalid("redis_url", reason))
 }
 
-/// Returns the provider, and the settings of Redis if it uses that.
-fn redis(settings: &Settings, problems: &mut InvalidConfig) -> Option<(Provider, Option<RedisConfig>)> {
+/// Returns the settings of Redis, if the provider uses it.
+fn redis(settings: &Settings, problems: &mut InvalidConfig) -> Option<RedisConfig> {
     let url = problems.take(redis_url(settings))?;
-    let default = if url.is_some() { Provider::Redis } else { Provider::Memory };
-    let provider = settings.provider.unwrap_or(default);
-    if provider == Provider::Memory {
-        return Some((provider, None));
+    if provider(settings) == Provider::Memory {
+        return None;
     }
     let missing = || invalid("redis_url", "is required by the providers redis and hybrid");
     let url = problems.take(url.ok_or_else(missing));
     let prefix = problems.take(redis_prefix(settings));
     let instances = NonZeroU32::new(settings.instances.unwrap_or(1));
     let instances = problems.take(instances.ok_or_else(|| invalid("instances", "need at least 1")));
-    Some((provider, Some(RedisConfig { url: url?, prefix: prefix?, instances: instances? })))
+    Some(RedisConfig { url: url?, prefix: prefix?, instances: instances? })
 }
 
 /// Returns the prefix of all key names in Redis, if one is set. It may be any non-empty text.

@@ -1,6 +1,5 @@
 //! Builds the limiter and the engine of the configured provider.
 
-use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,42 +74,36 @@ async fn with_redis(
     values: &Values,
 ) -> Result<(RateLimiterBuilder, bool), TrypemaError> {
     let (url, policy) = (redis.url.reveal(), values.on_store_failure);
-    let (connection, is_connected) =
-        match tokio::time::timeout(FIRST_CONNECTION, RedisConnection::connect(url)).await {
-            Ok(Ok(connection)) => (connection, true),
-            Ok(Err(error)) if is_final(&error) => return Err(error),
-            Ok(Err(error)) => {
-                warn_of_unreachable(&error, policy);
-                (RedisConnection::lazy(url)?, false)
-            }
-            Err(_) => {
-                warn_of_unreachable(
-                    &format_args!("no reply within {} s", FIRST_CONNECTION.as_secs()),
-                    policy,
-                );
-                (RedisConnection::lazy(url)?, false)
-            }
-        };
+    let connecting = tokio::time::timeout(FIRST_CONNECTION, RedisConnection::connect(url)).await;
+    let connected = match connecting {
+        Ok(Ok(connection)) => Ok(connection),
+        Ok(Err(error)) if is_final(&error) => return Err(error),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err(format!("no reply within {} s", FIRST_CONNECTION.as_secs())),
+    };
+    let is_connected = connected.is_ok();
+    let connection = match connected {
+        Ok(connection) => connection,
+        Err(error) => {
+            tracing::warn!(
+                "store: Redis is unreachable ({error}); starting anyway, applying on_store_failure={policy}, or the \
+                 rule's own, until it recovers"
+            );
+            RedisConnection::lazy(url)?
+        }
+    };
     let on_failure = match policy {
         FailurePolicy::Error => OnFailure::Fail,
         FailurePolicy::Allow => OnFailure::Allow,
         FailurePolicy::Deny => OnFailure::Deny,
         FailurePolicy::Local => OnFailure::Local { instances: redis.instances },
     };
-    let builder =
+    let mut builder =
         builder.redis(connection).redis_deadline(values.redis_deadline.0).on_redis_failure(on_failure);
-    let builder = match redis.prefix.clone() {
-        Some(prefix) => builder.redis_prefix(prefix),
-        None => builder,
-    };
+    if let Some(prefix) = redis.prefix.clone() {
+        builder = builder.redis_prefix(prefix);
+    }
     Ok((builder, is_connected))
-}
-
-fn warn_of_unreachable(error: &dyn Display, policy: FailurePolicy) {
-    tracing::warn!(
-        "store: Redis is unreachable ({error}); starting anyway, applying on_store_failure={policy}, or the \
-         rule's own, until it recovers"
-    );
 }
 
 fn is_final(error: &TrypemaError) -> bool {

@@ -9,16 +9,16 @@ pub(crate) mod store;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use thiserror::Error;
-use trypema::rules::{InvalidRules, RuleSet, RulesFile};
+use trypema::rules::{RuleSet, RulesFile};
 
 pub(crate) use cache::CACHE_COMMANDS;
 pub(crate) use store::CacheChoice;
 pub use store::{DatabaseChoice, OpenError};
 
 use self::file::FileRules;
-use self::store::{OpenedStore, RuleStore};
+use self::store::RuleStore;
 use crate::background_worker::BackgroundWorkers;
+use crate::start_error::StartError;
 
 /// The source of the rules.
 #[derive(Debug, Clone)]
@@ -46,34 +46,17 @@ pub(crate) enum WatchedSource {
     Database(Arc<RuleStore>),
 }
 
-/// The reason why the rules could not be read at start.
-#[derive(Debug, Error)]
-pub(crate) enum SourceError {
-    #[error(transparent)]
-    File(#[from] InvalidRules),
-    #[error(transparent)]
-    Database(#[from] OpenError),
-}
-
 impl RulesSource {
     /// Reads and compiles the rules, those of a database on `workers`.
     ///
     /// # Errors
     ///
     /// The rules are invalid, or cannot be read.
-    pub(crate) async fn open(&self, workers: &Arc<BackgroundWorkers>) -> Result<LoadedRules, SourceError> {
+    pub(crate) async fn open(&self, workers: &Arc<BackgroundWorkers>) -> Result<LoadedRules, StartError> {
         let mut file = match self {
             Self::BuiltIn => FileRules(None),
             Self::File(path) => FileRules(Some(RulesFile::new(path))),
-            Self::Database(choice) => {
-                let opening = RuleStore::open(choice, Arc::clone(workers));
-                let OpenedStore { rule_store, rules, refused } = opening.await?;
-                return Ok(LoadedRules {
-                    rules,
-                    watched_source: WatchedSource::Database(Arc::new(rule_store)),
-                    refused,
-                });
-            }
+            Self::Database(choice) => return Ok(RuleStore::open(choice, Arc::clone(workers)).await?),
         };
         Ok(LoadedRules { rules: file.read()?, watched_source: WatchedSource::File(file), refused: None })
     }

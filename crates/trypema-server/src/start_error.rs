@@ -9,7 +9,7 @@ use trypema::TrypemaError;
 use trypema::rules::InvalidRules;
 
 use crate::net::TlsError;
-use crate::rules::{OpenError, SourceError};
+use crate::rules::OpenError;
 use crate::token_file::TokenFileError;
 
 /// The reason why the server did not start.
@@ -71,15 +71,6 @@ impl From<TrypemaError> for StartError {
                 Self::MissingPermissions(vec![format!("a permission ({failure})")])
             }
             _ => Self::Store(error),
-        }
-    }
-}
-
-impl From<SourceError> for StartError {
-    fn from(error: SourceError) -> Self {
-        match error {
-            SourceError::File(error) => Self::Rules(error),
-            SourceError::Database(error) => Self::Database(error),
         }
     }
 }

@@ -19,3 +19,6 @@ pub mod subject;
 pub mod svg;
 pub mod trace;
 pub mod verbs;
+
+#[doc(hidden)]
+pub use trypema::strategy as strategies;

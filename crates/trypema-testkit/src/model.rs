@@ -1,4 +1,4 @@
-//! Slow, obvious models of the seven strategies, written from the specification and not from the library.
+//! Slow, obvious models of all strategies, written from the specification and not from the library.
 //!
 //! A model keeps complete lists of events and scans them on every call. It finds waits by trying out times.
 //! The library has to give the same answers on every provider, step by step.
@@ -144,4 +144,21 @@ fn first_moment(denied_at: i64, admitted_at: i64, is_admitted: impl Fn(i64) -> b
         }
     }
     admitted
+}
+
+/// Runs the macro in brackets with the tokens behind it and a row for each model: a name and the type. Each strategy has
+/// one, and fixed windows of a calendar have another one.
+#[macro_export]
+macro_rules! for_each_model {
+    ([$($callback:tt)+] $($arguments:tt)*) => {
+        $crate::strategies::for_each_strategy! { [$crate::for_each_model] @[$($callback)+] [$($arguments)*] }
+    };
+    (@[$($callback:tt)+] [$($arguments:tt)*]
+     $($number:literal $type:ident $name:ident $limit:ident;)+) => {
+        $($callback)+! {
+            $($arguments)*
+            $($name <$crate::strategies::$type as $crate::subject::Modelled>::Model;)+
+            calendar_window $crate::model::CalendarModel;
+        }
+    };
 }

@@ -1,7 +1,5 @@
 //! Subjects of random traces: anything that has the verbs and answers in plain numbers.
 
-#[cfg(feature = "redis")]
-mod hybrid;
 mod library;
 mod local;
 mod modelled;
@@ -10,13 +8,12 @@ mod redis;
 
 use trypema::BlockScope;
 
-#[cfg(feature = "redis")]
-pub use hybrid::HybridStrategy;
+pub(crate) use library::micros;
 pub use library::{LibrarySubject, Provides};
-pub use local::{LocalStrategy, LocalSubject, OnLocal};
+pub use local::{LocalStrategy, LocalSubject, Modelled, OnLocal};
 pub use modelled::ModelSubject;
 #[cfg(feature = "redis")]
-pub use redis::{OnRedis, RedisStrategy, RedisSubject};
+pub use redis::{HybridStrategy, OnRedis, RedisStrategy, RedisSubject};
 
 /// A provider, or a model of one, as a trace uses it.
 ///

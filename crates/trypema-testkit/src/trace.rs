@@ -30,7 +30,8 @@ mod time;
 mod view;
 
 pub use answer::{Answer, Head, Value, Wait};
-pub use limit::{CompatArgs, Limit};
+pub use limit::{CompatArgs, Limit, NoLimit};
+pub(crate) use limit::{duration, hard_limit_factor, quota, rate, single, unknown_option, whole};
 pub use local::Local;
 pub use parse::{Line, ParseError, Trace, What};
 pub use provider::{Provider, TimedCall, Unsupported};
@@ -39,6 +40,8 @@ pub use pure::Pure;
 pub use redis::OnRedis;
 pub use replay::{Mismatch, replay};
 pub use step::{Step, Verb};
+pub(crate) use time::count;
+pub(crate) use view::{core_answer, drawn};
 
 #[cfg(test)]
 mod tests;

@@ -35,7 +35,7 @@ impl<'a> Check<'a> {
     /// units of another limit may be settled at more.
     #[cfg(feature = "rules")]
     pub(crate) fn is_reservable(&self) -> bool {
-        self.cost > 0 || !matches!(self.limit, Limit::Concurrency(_))
+        self.cost > 0 || !self.limit.is_held()
     }
 
     /// Returns the same check, postpaid: it is admitted if at least one unit is free, even if its cost is 0. A
@@ -93,7 +93,7 @@ pub(crate) const MAX_CHECKS: usize = 64;
 
 /// Rejects checks that cannot be taken in one request.
 pub(crate) fn validate_take(checks: &[Check<'_>]) -> Result<(), TrypemaError> {
-    if checks.iter().any(|check| matches!(check.limit, Limit::Concurrency(_))) {
+    if checks.iter().any(|check| check.limit.is_held()) {
         let reason = "a concurrency limit cannot be taken together with other limits: reserve it by a rule, or take \
                       it on its own";
         return Err(TrypemaError::InvalidChecks { reason: reason.to_owned() });

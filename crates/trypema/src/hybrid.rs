@@ -26,5 +26,5 @@ pub use state::{
 pub(crate) use verbs::HybridOptions;
 pub use verbs::{
     AbsoluteHybridRateLimiter, HybridKeyHandle, HybridLimiter, HybridRateLimiterProvider, HybridReceipt,
-    HybridStats, HybridWindowLimiter, Split, SuppressedHybridRateLimiter,
+    HybridStats, Split, SuppressedHybridRateLimiter,
 };

@@ -30,8 +30,6 @@ pub use provider::{LocalRateLimiterOptions, LocalRateLimiterProvider};
 pub use receipt::{DecisionWithReceipt, Granted, LocalReceipt};
 
 pub(crate) use map::Bound;
-#[cfg(feature = "tower")]
-pub(crate) use multi::HasLocalLimiter;
 pub(crate) use provider::LimiterConfig;
 #[cfg(all(feature = "rules", feature = "_redis"))]
 pub(crate) use reservations::without_room;

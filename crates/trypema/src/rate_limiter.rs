@@ -1,6 +1,7 @@
 //! `RateLimiter`, the object that holds every provider, and its builder.
 
 mod cleanup;
+mod limiters;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +15,8 @@ use crate::observer::Observer;
 #[cfg(feature = "_redis")]
 use crate::redis::{
     OnFailure, RedisConnection, RedisKey, RedisRateLimiterOptions, RedisRateLimiterProvider, StoreConfig,
-    WindowOptions,
 };
+use crate::strategy::WindowOptions;
 use crate::units::{HardLimitFactor, RateGroupSizeMs, WindowSizeSeconds};
 use cleanup::Cleanup;
 
@@ -60,7 +61,7 @@ pub struct RateLimiter {
 impl RateLimiter {
     /// Returns a limiter with these options and the system's clock. Starts no background work.
     pub fn new(options: RateLimiterOptions) -> Self {
-        let builder = RateLimiterBuilder { local: options.local, ..RateLimiterBuilder::default() };
+        let builder = RateLimiterBuilder { windows: options.local.into(), ..RateLimiterBuilder::default() };
         #[cfg(feature = "_redis")]
         let builder = builder.redis_options(options.redis);
         builder.build_checked()
@@ -129,7 +130,7 @@ impl RateLimiter {
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct RateLimiterBuilder {
-    local: LocalRateLimiterOptions,
+    windows: WindowOptions,
     max_keys: Option<usize>,
     when_full: WhenFull,
     clock: ClockSource,
@@ -176,13 +177,8 @@ impl Default for RedisSettings {
 
 impl Default for RateLimiterBuilder {
     fn default() -> Self {
-        let local = LocalRateLimiterOptions {
-            window_size_seconds: WindowSizeSeconds::DEFAULT,
-            rate_group_size_ms: RateGroupSizeMs::DEFAULT,
-            hard_limit_factor: HardLimitFactor::default(),
-        };
         Self {
-            local,
+            windows: WindowOptions::DEFAULT,
             max_keys: None,
             when_full: WhenFull::Share,
             clock: ClockSource::System,
@@ -196,19 +192,19 @@ impl Default for RateLimiterBuilder {
 impl RateLimiterBuilder {
     /// Sets the window in which `inc` counts.
     pub fn window_size_seconds(mut self, window: WindowSizeSeconds) -> Self {
-        self.local.window_size_seconds = window;
+        self.windows.window = window;
         self
     }
 
     /// Sets the time within which calls share a bucket of that window.
     pub fn rate_group_size_ms(mut self, group: RateGroupSizeMs) -> Self {
-        self.local.rate_group_size_ms = group;
+        self.windows.group = group;
         self
     }
 
     /// Sets the ratio of the suppressed strategy's hard limit to its soft limit.
     pub fn hard_limit_factor(mut self, factor: HardLimitFactor) -> Self {
-        self.local.hard_limit_factor = factor;
+        self.windows.factor = factor;
         self
     }
 
@@ -329,7 +325,7 @@ impl RateLimiterBuilder {
         let (redis, hybrid) = self.redis_providers();
         let bound = self.max_keys.map(|max_keys| Bound { max_keys, when_full: self.when_full });
         let config = crate::local::LimiterConfig { clock: self.clock, bound, observer: self.observer };
-        let local = LocalRateLimiterProvider::new(self.local, config);
+        let local = LocalRateLimiterProvider::new(self.windows, config);
         RateLimiter {
             local,
             #[cfg(feature = "_redis")]
@@ -349,16 +345,12 @@ impl RateLimiterBuilder {
             ClockSource::Custom(_) => Some(self.clock.clone()),
         };
         let observer = self.observer.clone();
-        let windows = windows.unwrap_or(WindowOptions {
-            window: self.local.window_size_seconds,
-            group: self.local.rate_group_size_ms,
-            factor: self.local.hard_limit_factor,
-        });
-        let config = StoreConfig { connection, prefix, call_timeout, on_failure, clock, observer };
-        let redis = RedisRateLimiterProvider::new(windows, config);
+        let windows = windows.unwrap_or(self.windows);
+        let config = StoreConfig { connection, prefix, call_timeout, on_failure, clock, observer, windows };
+        let redis = RedisRateLimiterProvider::new(config);
         let hybrid = HybridRateLimiterProvider::new(
             &redis,
-            HybridOptions { clock: self.clock.clone(), sync_interval, windows },
+            HybridOptions { clock: self.clock.clone(), sync_interval },
         );
         (redis, hybrid)
     }

@@ -52,7 +52,7 @@ mod wait;
 pub use ::redis as client;
 
 pub use crate::local::{DecisionWithReceipt, Granted};
-pub use compat::{AbsoluteRedisRateLimiter, RedisWindowLimiter, SuppressedRedisRateLimiter};
+pub use compat::{AbsoluteRedisRateLimiter, SuppressedRedisRateLimiter};
 pub use failure::{RedisFailure, RedisFailureKind, is_not_permitted};
 pub use fallback::OnFailure;
 pub use handle::RedisKeyHandle;
@@ -71,11 +71,8 @@ pub use receipt::RedisReceipt;
 pub use script::{ScriptSource, script_sources, script_sources_without_quick};
 pub use transport::{RedisConnection, RedisStats};
 
-pub(crate) use compat::WindowStrategy;
 pub(crate) use join::{all, both};
 pub(crate) use lease::LeaseSending;
-pub(crate) use multi::has_limiter;
-pub(crate) use provider::WindowOptions;
 #[cfg(feature = "rules")]
 pub(crate) use runtime::Runtime;
 pub(crate) use store::StoreConfig;

@@ -18,6 +18,7 @@ mod index;
 mod key_values;
 mod missing;
 mod networks;
+mod numbers;
 mod pattern;
 mod period;
 mod plan;
@@ -35,11 +36,7 @@ mod yaml;
 
 pub use changes::RuleSetChanges;
 pub use condition::Condition;
-pub use definition::{
-    AbuseNumbers, Action, BucketLimit, BucketNumbers, CalendarPeriod, ConcurrencyNumbers, CounterNumbers,
-    FixedWindowNumbers, IfMissing, KeyVerdict, Numbers, OnStoreFailure, Override, Rule, Rules, Scope,
-    SuppressedNumbers, TierNumbers, WhileBlocked, WindowNumbers,
-};
+pub use definition::{Action, IfMissing, KeyVerdict, OnStoreFailure, Override, Rule, Rules, Scope};
 pub use document::{Document, Parsed};
 #[cfg(feature = "tower")]
 pub(crate) use endpoint::canonical as canonical_path;
@@ -51,6 +48,7 @@ pub use explain::{ApplyingRule, Explanation, NotApplyingReason, NotApplyingRule,
 pub use file::RulesFile;
 pub use key_values::KeyValues;
 pub use missing::{NeededAttribute, SkippedRule};
+pub use numbers::*;
 pub use period::{InvalidPeriod, Period};
 pub use problem::{FieldPath, InvalidRules, RuleProblem};
 #[cfg(feature = "http")]

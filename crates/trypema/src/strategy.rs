@@ -33,9 +33,11 @@ mod limit;
 mod origin;
 pub(crate) mod reservations;
 mod series;
+mod shared_state;
 mod sliding_window;
 mod suppressed;
 mod token_bucket;
+mod window;
 #[cfg(feature = "_redis")]
 mod wire;
 
@@ -50,8 +52,16 @@ pub use concurrency::{Concurrency, ConcurrencyLimit, ConcurrencyOutcome, Concurr
 pub use fixed_window::{CalendarStart, CalendarWindow, Weekday};
 pub use fixed_window::{FixedWindow, FixedWindowLimit, FixedWindowOutcome, FixedWindowState};
 pub use limit::Limit;
-pub(crate) use limit::{LimitOf, with_strategy};
+#[cfg(feature = "_redis")]
+pub(crate) use limit::STRATEGIES;
+pub(crate) use limit::{Family, InCommon, Make, PerStrategy};
+#[cfg(not(feature = "unstable-testkit"))]
+pub(crate) use limit::{Listed, for_each_strategy, with_strategy};
+#[cfg(feature = "unstable-testkit")]
+#[doc(hidden)]
+pub use limit::{Listed, for_each_strategy, with_strategy};
 pub use origin::Origin;
+pub use shared_state::SharedState;
 pub use sliding_window::{SlidingWindow, SlidingWindowLimit, SlidingWindowOutcome, SlidingWindowState};
 pub use suppressed::{Suppressed, SuppressedLimit, SuppressedOutcome, SuppressedState};
 pub use token_bucket::{TokenBucket, TokenBucketLimits, TokenBucketOutcome, TokenBucketState, TokenLimit};
@@ -68,6 +78,13 @@ pub(crate) use wire::Wire;
 pub use wire::Wire;
 #[cfg(feature = "_redis")]
 pub(crate) use wire::{LUA_SOURCES, LuaSource, RESERVATIONS, ReplyReader, put_count, put_number};
+
+pub(crate) use window::WindowOptions;
+#[cfg(not(feature = "unstable-testkit"))]
+pub(crate) use window::WindowStrategy;
+#[cfg(feature = "unstable-testkit")]
+#[doc(hidden)]
+pub use window::WindowStrategy;
 
 use crate::clock::{Span, Timestamp};
 use crate::decision::{Decision, DecisionTime};
@@ -194,16 +211,26 @@ pub(crate) struct RecordedUnits {
     pub(crate) units: u64,
 }
 
-/// An algorithm. The trait is sealed: only the seven types of this module implement it.
-pub trait Strategy: sealed::Sealed + Sized + 'static {
+/// An algorithm. The trait is sealed: only the types of this module implement it.
+pub trait Strategy: limit::Sealed + 'static {
     /// The strategy's name in events and traces. [`Wire::SUFFIX`] is its name in keys of Redis.
-    const NAME: &'static str;
+    const NAME: &'static str = Self::ROW.name;
     /// Whether a denied take is recorded, so that repeated denied calls make later decisions stricter.
     const COUNTS_DENIALS: bool = false;
+    /// Whether an admitted take that another limit denies is recorded.
+    const COUNTS_DENIED_ELSEWHERE: bool = false;
+    /// Whether a unit is an attempt: it counts once it was made, whatever becomes of the request. A check before the
+    /// attempt costs nothing and only asks whether the key is blocked.
+    const COUNTS_ATTEMPTS: bool = false;
+    /// Whether units are held until they are released. The state is then itself a table of reservations, so there is
+    /// none beside it, and nothing counts afterwards.
+    const IS_HELD: bool = false;
+    /// The reason why a rule with this strategy cannot be postpaid, if it cannot.
+    const AGAINST_POSTPAID: Option<&'static str> = None;
     /// The limit. The caller passes it with every call, so that changing it keeps the history.
     type Limit: Clone + Debug + PartialEq + Send + Sync;
     /// The stored state of one key. The default is the state of a key that was never used.
-    type State: Clone + Debug + Default + Send;
+    type State: SharedState<Self::Limit>;
     /// The raw numbers of a decision, as [`Strategy::decide`] computes them.
     type Outcome: Clone + Debug + Send;
     /// The decision that a caller receives. It may borrow the limit, to compute rarely used values only on
@@ -275,23 +302,6 @@ pub trait Strategy: sealed::Sealed + Sized + 'static {
         call.cost
     }
 
-    /// Switches `state` to `limit`, in strategies whose state remembers a limit. Other strategies ignore it.
-    fn adopt(limit: &Self::Limit, state: &mut Self::State) {
-        let _ = (limit, state);
-    }
-
-    /// Returns a copy of `state` of bounded size. Under `limit` it decides the same at `now`, and never
-    /// admits more later.
-    fn condensed(limit: &Self::Limit, state: &Self::State, now: Timestamp) -> Self::State {
-        let _ = (limit, now);
-        state.clone()
-    }
-
-    /// Extends the blocks of `state` to last at least as long as those of `other`.
-    fn merge_blocks(state: &mut Self::State, other: &Self::State) {
-        let _ = (state, other);
-    }
-
     /// Returns the largest number of units, up to `call.cost`, that is certain to be admitted now.
     fn available(limit: &Self::Limit, state: &Self::State, call: Call) -> u64;
 
@@ -310,16 +320,4 @@ pub trait Strategy: sealed::Sealed + Sized + 'static {
 
     /// Returns the part of a decision that all strategies have in common.
     fn core(decision: &Self::Decision<'_>) -> Decision;
-}
-
-mod sealed {
-    pub trait Sealed {}
-
-    impl Sealed for super::Absolute {}
-    impl Sealed for super::Abuse {}
-    impl Sealed for super::Concurrency {}
-    impl Sealed for super::FixedWindow {}
-    impl Sealed for super::SlidingWindow {}
-    impl Sealed for super::Suppressed {}
-    impl Sealed for super::TokenBucket {}
 }

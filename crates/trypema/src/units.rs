@@ -162,6 +162,8 @@ impl std::ops::Deref for RateGroupSizeMs {
 pub struct HardLimitFactor(f64);
 
 impl HardLimitFactor {
+    pub(crate) const DEFAULT: Self = Self(2.0);
+
     /// Returns the hard limit for a soft limit of `soft`, rounded down, at most 2^53 - 1.
     #[inline]
     pub(crate) fn hard_capacity(self, soft: u64) -> u64 {
@@ -171,7 +173,7 @@ impl HardLimitFactor {
 
 impl Default for HardLimitFactor {
     fn default() -> Self {
-        Self(2.0)
+        Self::DEFAULT
     }
 }
 

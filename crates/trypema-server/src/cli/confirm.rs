@@ -2,30 +2,49 @@
 
 use std::io::{BufRead, IsTerminal, Write};
 
+use http::Method;
 use serde_json::Value;
 
 use super::difference::difference;
-use super::print;
+use super::service::{AdminService, Call};
+use super::{elements, print};
 
-/// Whether a change is made, and whether the command asks before.
-#[derive(Debug, Clone, Copy, clap::Args)]
-pub(super) struct Confirmation {
+/// Whether a change is made, whether the command asks before, and the server that makes it.
+#[derive(Debug, clap::Args)]
+pub(super) struct ChangeArgs {
     /// Only show what would change
     #[arg(long)]
     dry_run: bool,
     /// Change without asking; required without a terminal
     #[arg(long)]
     yes: bool,
+    #[command(flatten)]
+    pub(super) service: AdminService,
 }
 
-impl Confirmation {
+impl ChangeArgs {
+    /// Shows the changes of a dry run, then applies them to exactly the revision that they were shown for.
+    pub(super) fn make(&self, method: &Method, path: &str, body: &Value) -> Result<(), String> {
+        let dry_run_path = format!("{path}?dry_run=true");
+        let call = |path, revision| Call { body: Some(body), revision, ..Call::new(method.clone(), path) };
+        let shown = self.service.call(&call(&dry_run_path, None))?;
+        let revision = shown["revision"].as_u64().ok_or("the response has no revision")?;
+        let changes: Vec<Value> = elements(&shown["changes"]).cloned().collect();
+        if changes.is_empty() {
+            print_unchanged(Some(revision));
+        } else if self.ask(&changes, Some(revision))? {
+            print_done(changes.len(), &self.service.call(&call(path, Some(revision)))?);
+        }
+        Ok(())
+    }
+
     /// Shows changes, and returns whether to make them. With `--dry-run`, it returns `false`. `base` is the
     /// revision that the changes are for, if the command knows it.
     ///
     /// # Errors
     ///
     /// The user declined, or cannot be asked.
-    pub(super) fn ask(self, changes: &[&Value], base: Option<u64>) -> Result<bool, String> {
+    pub(super) fn ask(&self, changes: &[Value], base: Option<u64>) -> Result<bool, String> {
         changes.iter().for_each(|change| print(&difference(change)));
         let count = counted(changes.len());
         if self.dry_run {

@@ -1,7 +1,5 @@
 //! `trypema keys`: shows, resets and overrides single keys, and releases their reservations.
 
-use std::process::ExitCode;
-
 use clap::Subcommand;
 use http::Method;
 use serde_json::{Value, json};
@@ -9,100 +7,74 @@ use serde_json::{Value, json};
 use super::confirm::{print_done, print_unchanged};
 use super::difference::difference;
 use super::service::{AdminService, Call, percent_encode};
-use super::{failed, print};
+use super::{elements, print};
 
 /// Work with single keys
 #[derive(Debug, Subcommand)]
 pub(super) enum Keys {
     /// Show the remaining units of a key, and the reservations that hold units
-    Show(Key),
+    Show(KeyArgs),
     /// Release a reservation of a key: give back its units at this counter, and nowhere else
-    Release(ReleaseHolder),
+    Release {
+        /// The key as responses contain it, for example `uploads|user=ann`
+        key: String,
+        /// The id of the reservation: 32 hexadecimal digits, as `trypema keys show` prints them
+        id: String,
+        #[command(flatten)]
+        service: AdminService,
+    },
     /// Reset a key: forget its spent units
-    Reset(Key),
+    Reset(KeyArgs),
     /// Block a key: deny all of its requests, on all servers; prints what changed
-    Block(Key),
+    Block(KeyArgs),
     /// Allow a key: exempt it from its rule, on all servers; prints what changed
-    Allow(Key),
+    Allow(KeyArgs),
     /// Remove the override of a key (a block, an exemption or another limit); prints what changed
-    Unblock(Key),
+    Unblock(KeyArgs),
 }
 
 /// A key, and the server to contact.
 #[derive(Debug, clap::Args)]
-pub(super) struct Key {
+pub(super) struct KeyArgs {
     /// The key as responses contain it, for example `per-user|user=ann`
     key: String,
     #[command(flatten)]
     service: AdminService,
 }
 
-/// A reservation of a key, and the server to contact.
-#[derive(Debug, clap::Args)]
-pub(super) struct ReleaseHolder {
-    /// The key as responses contain it, for example `uploads|user=ann`
-    key: String,
-    /// The id of the reservation: 32 hexadecimal digits, as `trypema keys show` prints them
-    id: String,
-    #[command(flatten)]
-    service: AdminService,
-}
-
 impl Keys {
-    pub(super) fn run(self) -> ExitCode {
-        let done = match &self {
-            Self::Show(key) => key.print_response(Method::GET),
-            Self::Release(release) => release.run(),
-            Self::Reset(key) => key.print_response(Method::DELETE),
-            Self::Block(key) => key.change_override(Method::PUT, Some(&json!({"verdict": "block"}))),
-            Self::Allow(key) => key.change_override(Method::PUT, Some(&json!({"verdict": "allow"}))),
-            Self::Unblock(key) => key.change_override(Method::DELETE, None),
-        };
-        match done {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                failed(error);
-                ExitCode::FAILURE
+    pub(super) fn run(self) -> Result<(), String> {
+        let response = match self {
+            Self::Show(key) => key.call(Method::GET, "keys", None)?,
+            Self::Reset(key) => key.call(Method::DELETE, "keys", None)?,
+            Self::Release { key, id, service } => {
+                let path = format!("/v1/keys/{}/reservations/{}", percent_encode(&key), percent_encode(&id));
+                let response = service.call(&Call::new(Method::DELETE, &path))?;
+                if response["released"] != json!(true) {
+                    return Err(format!(
+                        "{key} has no such reservation: it expired, or was settled or released; `trypema keys show` \
+                         lists those that it has"
+                    ));
+                }
+                response
             }
-        }
-    }
-}
-
-impl ReleaseHolder {
-    /// Releases the reservation. Fails if the key does not hold it.
-    fn run(&self) -> Result<(), String> {
-        let (key, id) = (percent_encode(&self.key), percent_encode(&self.id));
-        let path = format!("/v1/keys/{key}/reservations/{id}");
-        let response = self.service.call(&Call::new(Method::DELETE, &path))?;
-        if response["released"] != json!(true) {
-            return Err(format!(
-                "{} has no such reservation: it expired, or was settled or released; `trypema keys show` lists \
-                 those that it has",
-                self.key
-            ));
-        }
+            Self::Block(key) => return key.change_override(Method::PUT, Some(&json!({"verdict": "block"}))),
+            Self::Allow(key) => return key.change_override(Method::PUT, Some(&json!({"verdict": "allow"}))),
+            Self::Unblock(key) => return key.change_override(Method::DELETE, None),
+        };
         print(&format!("{response:#}\n"));
         Ok(())
     }
 }
 
-impl Key {
-    fn print_response(&self, method: Method) -> Result<(), String> {
-        let response = self.call(method, "keys", None)?;
-        print(&format!("{response:#}\n"));
-        Ok(())
-    }
-
+impl KeyArgs {
     /// Changes the override of the key, and prints the changes that the server made.
     fn change_override(&self, method: Method, body: Option<&Value>) -> Result<(), String> {
         let response = self.call(method, "overrides", body)?;
-        let changes: Vec<&Value> = response["changes"].as_array().into_iter().flatten().collect();
-        if changes.is_empty() {
-            print_unchanged(response["revision"].as_u64());
-            return Ok(());
+        match elements(&response["changes"]).map(|change| print(&difference(change))).count() {
+            0 => print_unchanged(response["revision"].as_u64()),
+            count => print_done(count, &response),
         }
-        changes.iter().for_each(|change| print(&difference(change)));
-        print_done(changes.len(), &response);
         Ok(())
     }
 

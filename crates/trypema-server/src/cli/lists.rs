@@ -1,16 +1,15 @@
 //! `trypema lists`: values that are always blocked or always allowed.
 
 use std::net::IpAddr;
-use std::process::ExitCode;
 
 use clap::Subcommand;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::confirm::{Confirmation, print_done, print_unchanged};
+use super::confirm::{ChangeArgs, print_done, print_unchanged};
 use super::difference::line;
 use super::service::{AdminService, Call, percent_encode};
-use super::{failed, print};
+use super::{elements, print};
 use crate::rules::change::canonical_value;
 
 /// Work with the allow list and the block list
@@ -22,23 +21,21 @@ pub(super) enum Lists {
         service: AdminService,
     },
     /// Deny every request that has a value, on all servers: shows what changes, then applies it
-    Block(Listing),
+    Block(ListingArgs),
     /// Exempt every request that has a value from all rules: shows what changes, then applies it
-    Allow(Listing),
+    Allow(ListingArgs),
     /// Remove a value from both lists: shows what changes, then applies it
-    Remove(Listing),
+    Remove(ListingArgs),
 }
 
 /// A value, and the server to contact.
 #[derive(Debug, clap::Args)]
-pub(super) struct Listing {
+pub(super) struct ListingArgs {
     /// The value and its attribute, as in `user=mallory`; `ip=` can be omitted, as in `203.0.113.0/24`
     #[arg(value_name = "ATTRIBUTE=VALUE")]
     entry: Entry,
     #[command(flatten)]
-    confirmation: Confirmation,
-    #[command(flatten)]
-    service: AdminService,
+    change: ChangeArgs,
 }
 
 /// The value of an attribute.
@@ -62,29 +59,25 @@ impl std::str::FromStr for Entry {
     }
 }
 
+/// The lists, in the order in which they are shown.
+const LISTS: [&str; 2] = ["block", "allow"];
+
 impl Lists {
-    pub(super) fn run(self) -> ExitCode {
-        let done = match &self {
-            Self::Show { service } => show(service),
-            Self::Block(listing) => listing.add_to("block"),
-            Self::Allow(listing) => listing.add_to("allow"),
-            Self::Remove(listing) => listing.remove(),
-        };
-        match done {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                failed(error);
-                ExitCode::FAILURE
-            }
+    pub(super) fn run(self) -> Result<(), String> {
+        match self {
+            Self::Show { service } => show(&service),
+            Self::Block(listing) => listing.run(Some("block")),
+            Self::Allow(listing) => listing.run(Some("allow")),
+            Self::Remove(listing) => listing.run(None),
         }
     }
 }
 
 fn show(service: &AdminService) -> Result<(), String> {
     let lists = service.call(&Call::new(Method::GET, "/v1/lists"))?;
-    for list in ["block", "allow"] {
+    for list in LISTS {
         for (attribute, values) in lists[list].as_object().into_iter().flatten() {
-            for value in values.as_array().into_iter().flatten().filter_map(Value::as_str) {
+            for value in elements(values).filter_map(Value::as_str) {
                 print(&line(&format!("{list} {attribute}={value}")));
             }
         }
@@ -92,34 +85,23 @@ fn show(service: &AdminService) -> Result<(), String> {
     Ok(())
 }
 
-impl Listing {
-    fn add_to(&self, list: &str) -> Result<(), String> {
-        if self.is_on(list, &self.lists()?) {
-            print_unchanged(None);
-            return Ok(());
-        }
-        self.make(Method::PUT, &[list])
-    }
-
-    fn remove(&self) -> Result<(), String> {
-        let lists = self.lists()?;
-        let listed: Vec<&str> =
-            ["block", "allow"].into_iter().filter(|list| self.is_on(list, &lists)).collect();
-        if listed.is_empty() {
-            let Entry { attribute, value } = &self.entry;
-            return Err(format!("{attribute}={value} is on no list"));
-        }
-        self.make(Method::DELETE, &listed)
-    }
-
-    fn lists(&self) -> Result<Value, String> {
-        self.service.call(&Call::new(Method::GET, "/v1/lists"))
-    }
-
-    fn is_on(&self, list: &str, lists: &Value) -> bool {
+impl ListingArgs {
+    /// Adds the value to a list, or removes it from all lists.
+    fn run(&self, add_to: Option<&str>) -> Result<(), String> {
         let Entry { attribute, value } = &self.entry;
-        let mut listed = lists[list][attribute].as_array().into_iter().flatten().filter_map(Value::as_str);
-        listed.any(|listed| canonical_value(attribute, listed) == *value)
+        let lists = self.change.service.call(&Call::new(Method::GET, "/v1/lists"))?;
+        let is_same = |listed: &str| canonical_value(attribute, listed) == *value;
+        let is_on = |list: &&str| elements(&lists[list][attribute]).filter_map(Value::as_str).any(is_same);
+        let listed: Vec<&str> = LISTS.into_iter().filter(is_on).collect();
+        match add_to {
+            Some(list) if listed.contains(&list) => {
+                print_unchanged(None);
+                Ok(())
+            }
+            Some(list) => self.make(Method::PUT, &[list]),
+            None if listed.is_empty() => Err(format!("{attribute}={value} is on no list")),
+            None => self.make(Method::DELETE, &listed),
+        }
     }
 
     /// Shows the change of these lists, then makes it.
@@ -132,12 +114,12 @@ impl Listing {
             json!({"kind": "list", "name": format!("{list} {attribute} {value}"), "before": before, "after": after})
         };
         let changes: Vec<Value> = lists.iter().map(change).collect();
-        if !self.confirmation.ask(&changes.iter().collect::<Vec<_>>(), None)? {
+        if !self.change.ask(&changes, None)? {
             return Ok(());
         }
         for list in lists {
             let path = format!("/v1/lists/{list}/{}/{}", percent_encode(attribute), percent_encode(value));
-            print_done(1, &self.service.call(&Call::new(method.clone(), &path))?);
+            print_done(1, &self.change.service.call(&Call::new(method.clone(), &path))?);
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! `trypema redis`: prepares a Redis server for Trypema.
 
-use std::io::Read;
+use std::io::read_to_string;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -8,7 +8,7 @@ use clap::{Subcommand, ValueEnum};
 use sha2::{Digest, Sha256};
 use trypema::redis::{CommandTarget, CommandUse, RedisCommand, RedisKey};
 
-use super::{failed, print};
+use super::print;
 use crate::rules::CACHE_COMMANDS;
 use crate::secret::Secret;
 use crate::settings::Provider;
@@ -36,8 +36,8 @@ pub(super) struct Acl {
     #[arg(long)]
     cache: bool,
     /// Name of the Redis user
-    #[arg(long, value_name = "NAME")]
-    user: UserName,
+    #[arg(long, value_name = "NAME", value_parser = user_name)]
+    user: String,
     /// Password of the Redis user; others may see it in the list of processes
     #[arg(
         long,
@@ -52,8 +52,8 @@ pub(super) struct Acl {
     #[arg(long, value_name = "FILE", conflicts_with = "password_hash")]
     password_file: Option<PathBuf>,
     /// SHA-256 of the password, in hexadecimal
-    #[arg(long, value_name = "SHA256")]
-    password_hash: Option<PasswordHash>,
+    #[arg(long, value_name = "SHA256", value_parser = password_hash)]
+    password_hash: Option<String>,
     /// Prefix of all names in Redis (the server's setting `redis_prefix`)
     #[arg(long, value_name = "TEXT", default_value = "trypema")]
     prefix: String,
@@ -79,72 +79,44 @@ enum Topology {
     Cluster,
 }
 
-/// A name that can be written in a command without quotes.
-#[derive(Debug, Clone)]
-struct UserName(String);
-
-impl std::str::FromStr for UserName {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let is_plain = |character: char| {
-            !character.is_whitespace() && !character.is_control() && !"'\"\\".contains(character)
-        };
-        if name.is_empty() || !name.chars().all(is_plain) {
-            return Err("need a name without spaces, quotes and backslashes".to_owned());
-        }
-        if name == "default" {
-            return Err("`default` is the user of all clients that do not log in, yours included; choose \
-                        another name"
-                .to_owned());
-        }
-        Ok(Self(name.to_owned()))
+/// Parses a name that can be written in a command without quotes.
+fn user_name(name: &str) -> Result<String, String> {
+    let is_plain = |character: char| {
+        !character.is_whitespace() && !character.is_control() && !"'\"\\".contains(character)
+    };
+    if name.is_empty() || !name.chars().all(is_plain) {
+        return Err("need a name without spaces, quotes and backslashes".to_owned());
     }
+    if name == "default" {
+        return Err("`default` is the user of all clients that do not log in, yours included; choose \
+                    another name"
+            .to_owned());
+    }
+    Ok(name.to_owned())
 }
 
-/// The SHA-256 of a password, as Redis writes it.
-#[derive(Debug, Clone)]
-struct PasswordHash(String);
-
-impl PasswordHash {
-    fn of(password: &Secret) -> Self {
-        let digest = Sha256::digest(password.reveal());
-        Self(digest.iter().map(|byte| format!("{byte:02x}")).collect())
+/// Parses the SHA-256 of a password, as Redis writes it.
+fn password_hash(text: &str) -> Result<String, String> {
+    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err("need 64 hexadecimal digits, as `sha256sum` prints them".to_owned());
     }
-}
-
-impl std::str::FromStr for PasswordHash {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let is_digest = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-        if !is_digest {
-            return Err("need 64 hexadecimal digits, as `sha256sum` prints them".to_owned());
-        }
-        Ok(Self(text.to_ascii_lowercase()))
-    }
+    Ok(text.to_ascii_lowercase())
 }
 
 impl Redis {
-    pub(super) fn run(self) -> ExitCode {
+    pub(super) fn run(self) -> Result<ExitCode, String> {
         let Self::Acl(acl) = self;
-        match acl.command() {
-            Ok(command) => {
-                print(&format!("{command}\n"));
-                ExitCode::SUCCESS
-            }
-            Err(error) => failed(error),
-        }
+        print(&format!("{}\n", acl.command()?));
+        Ok(ExitCode::SUCCESS)
     }
 }
 
 impl Acl {
     /// Returns the `ACL SETUSER` command.
     fn command(&self) -> Result<String, String> {
-        let PasswordHash(hash) = self.hash()?;
+        let hash = self.hash()?;
         // `reset` permits all channels if `acl-pubsub-default` says so, as it does by default in Redis 6.2.
-        let mut words: Vec<String> =
-            ["ACL", "SETUSER", &self.user.0, "reset", "on"].map(str::to_owned).into();
+        let mut words: Vec<String> = ["ACL", "SETUSER", &self.user, "reset", "on"].map(str::to_owned).into();
         words.push(format!("#{hash}"));
         if self.on_sentinels {
             words.extend(["resetchannels", "&+switch-master"].map(str::to_owned));
@@ -157,7 +129,8 @@ impl Acl {
         Ok(words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "))
     }
 
-    fn hash(&self) -> Result<PasswordHash, String> {
+    /// Returns the SHA-256 of the password.
+    fn hash(&self) -> Result<String, String> {
         let password = match (&self.password_hash, &self.password, &self.password_file) {
             (Some(hash), ..) => return Ok(hash.clone()),
             (None, Some(password), _) => password.clone(),
@@ -167,7 +140,7 @@ impl Acl {
         if password.reveal().is_empty() {
             return Err("the password is empty, and everybody could log in".to_owned());
         }
-        Ok(PasswordHash::of(&password))
+        Ok(Sha256::digest(password.reveal()).iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
     fn pattern(&self) -> Result<String, String> {
@@ -220,8 +193,7 @@ fn read_password(file: &Path) -> Result<Secret, String> {
     if file != Path::new("-") {
         return Secret::read(file).map_err(failed);
     }
-    let mut text = String::new();
-    std::io::stdin().read_to_string(&mut text).map_err(failed)?;
+    let text = read_to_string(std::io::stdin()).map_err(failed)?;
     Ok(Secret::from(text.trim_end_matches(['\r', '\n'])))
 }
 
@@ -291,6 +263,6 @@ mod tests {
             let error = printed(arguments).unwrap_err();
             assert!(error.contains(reason), "{arguments}: {error}");
         }
-        assert!("a b".parse::<UserName>().is_err() && String::new().parse::<UserName>().is_err());
+        assert!(user_name("a b").is_err() && user_name("").is_err());
     }
 }

@@ -9,13 +9,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Subcommand;
+use http::Method;
+use serde_json::json;
 use trypema::rules::{RuleSet, Rules as Definition};
 
-use self::database::{Check, DatabaseArguments};
+use self::database::{DatabaseArguments, StoredCheckArgs};
 use self::hints::hints;
 use self::set::Assignment;
-use super::confirm::Confirmation;
-use super::service::AdminService;
+use super::confirm::ChangeArgs;
+use super::service::{AdminService, percent_encode};
 use super::{failed, print};
 
 /// Work with rules
@@ -34,16 +36,14 @@ pub(super) enum Rules {
     Migrate(DatabaseArguments),
     /// Validate the rules in PostgreSQL: exit code 0 if servers can put them in force, 1 if not. Problems are reported
     /// with rule and column
-    Check(Check),
+    Check(StoredCheckArgs),
     /// Replace the stored rules with those of a file: shows what changes, then applies it
     Apply {
         /// File in YAML
         #[arg(value_name = "FILE")]
         file: PathBuf,
         #[command(flatten)]
-        confirmation: Confirmation,
-        #[command(flatten)]
-        service: AdminService,
+        change: ChangeArgs,
     },
     /// Change fields of a stored rule: shows what changes, then applies it
     Set {
@@ -55,9 +55,7 @@ pub(super) enum Rules {
         #[arg(required = true, value_name = "FIELD=VALUE")]
         assignments: Vec<Assignment>,
         #[command(flatten)]
-        confirmation: Confirmation,
-        #[command(flatten)]
-        service: AdminService,
+        change: ChangeArgs,
     },
     /// Print the stored rules as YAML
     Export {
@@ -84,9 +82,7 @@ pub(super) enum Rules {
         #[arg(value_name = "REVISION")]
         revision: u64,
         #[command(flatten)]
-        confirmation: Confirmation,
-        #[command(flatten)]
-        service: AdminService,
+        change: ChangeArgs,
     },
     /// Replace the live rule with its candidate: shows what changes, then applies it
     Promote {
@@ -94,9 +90,7 @@ pub(super) enum Rules {
         #[arg(value_name = "RULE")]
         candidate: String,
         #[command(flatten)]
-        confirmation: Confirmation,
-        #[command(flatten)]
-        service: AdminService,
+        change: ChangeArgs,
     },
     /// Compare the decisions of candidates with those of their live rules, as counted by this server
     Candidates {
@@ -106,36 +100,26 @@ pub(super) enum Rules {
 }
 
 impl Rules {
-    pub(super) fn run(self) -> ExitCode {
-        let done = match self {
-            Self::Validate { files } => return validate(&files),
-            Self::Schema => {
-                print(&Definition::schema());
-                Ok(())
-            }
+    pub(super) fn run(self) -> Result<ExitCode, String> {
+        match self {
+            Self::Validate { files } => return Ok(validate(&files)),
+            Self::Schema => print(&Definition::schema()),
             Self::Migrate(database) => return database::migrate(database),
             Self::Check(check) => return check.run(),
-            Self::Apply { file, confirmation, service } => stored::apply(&file, confirmation, &service),
-            Self::Set { id, assignments, confirmation, service } => {
-                set::set(&id, &assignments, confirmation, &service)
+            Self::Apply { file, change } => stored::apply(&file, &change)?,
+            Self::Set { id, assignments, change } => set::set(&id, &assignments, &change)?,
+            Self::Export { revision, service } => stored::export(revision, &service)?,
+            Self::History { about, limit, service } => stored::history(about.as_deref(), limit, &service)?,
+            Self::Revert { revision, change } => {
+                change.make(&Method::POST, "/v1/ruleset/revert", &json!({"to": revision}))?;
             }
-            Self::Export { revision, service } => stored::export(revision, &service),
-            Self::History { about, limit, service } => stored::history(about.as_deref(), limit, &service),
-            Self::Revert { revision, confirmation, service } => {
-                stored::revert(revision, confirmation, &service)
+            Self::Promote { candidate, change } => {
+                let path = format!("/v1/rules/{}/promote", percent_encode(&candidate));
+                change.make(&Method::POST, &path, &json!({}))?;
             }
-            Self::Promote { candidate, confirmation, service } => {
-                stored::promote(&candidate, confirmation, &service)
-            }
-            Self::Candidates { service } => stored::candidates(&service),
-        };
-        match done {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                failed(error);
-                ExitCode::FAILURE
-            }
+            Self::Candidates { service } => stored::candidates(&service)?,
         }
+        Ok(ExitCode::SUCCESS)
     }
 }
 
@@ -145,7 +129,7 @@ fn validate(files: &[PathBuf]) -> ExitCode {
         match RuleSet::read(file) {
             Ok(rules) => {
                 print(&format!("{}: {} rules are valid\n", file.display(), rules.len()));
-                hints(&rules).for_each(|hint| print(&format!("{}: hint: {hint}\n", file.display())));
+                hints(&rules).iter().for_each(|hint| print(&format!("{}: hint: {hint}\n", file.display())));
             }
             Err(invalid) => {
                 failed(&invalid);

@@ -36,6 +36,9 @@ pub(super) struct CheckService {
     /// Certificate authority to trust (PEM), instead of the public ones
     #[arg(long, env = "TRYPEMA_CA", value_name = "FILE")]
     ca: Option<PathBuf>,
+    /// Print the server's JSON response
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 /// The administration listener of a server.
@@ -79,13 +82,9 @@ impl<'a> Call<'a> {
 impl CheckService {
     /// Sends a request, and returns the JSON response.
     pub(super) fn call(&self, call: &Call<'_>) -> Result<Value, String> {
-        let client = ServerClient {
-            server: &self.server,
-            token: given_token(self.caller_token.as_ref(), self.caller_token_file.as_deref())?,
-            token_hint: "--caller-token-file or TRYPEMA_CALLER_TOKEN",
-            ca: self.ca.as_ref(),
-        };
-        client.json(call)
+        let token = given_token(self.caller_token.as_ref(), self.caller_token_file.as_deref())?;
+        let token_hint = "--caller-token-file or TRYPEMA_CALLER_TOKEN";
+        ServerClient { server: &self.server, token, token_hint, ca: self.ca.as_ref() }.json(call)
     }
 }
 
@@ -101,36 +100,22 @@ impl AdminService {
     }
 
     fn client(&self) -> Result<ServerClient<'_>, String> {
-        Ok(ServerClient {
-            server: &self.server,
-            token: self.token()?,
-            token_hint: "--admin-token-file or TRYPEMA_ADMIN_TOKEN",
-            ca: self.ca.as_ref(),
-        })
-    }
-
-    /// Returns the given token, or the one that a server on this machine generated.
-    fn token(&self) -> Result<Option<String>, String> {
-        if self.admin_token.is_none() && self.admin_token_file.is_none() {
-            let found = loopback_port(&self.server).and_then(token_file::find);
-            return Ok(found.map(|token| token.reveal().to_owned()));
-        }
-        given_token(self.admin_token.as_ref(), self.admin_token_file.as_deref())
+        let token = match given_token(self.admin_token.as_ref(), self.admin_token_file.as_deref())? {
+            // A server on this machine may have generated one.
+            None if self.admin_token_file.is_none() => loopback_port(&self.server).and_then(token_file::find),
+            given => given,
+        };
+        let token_hint = "--admin-token-file or TRYPEMA_ADMIN_TOKEN";
+        Ok(ServerClient { server: &self.server, token, token_hint, ca: self.ca.as_ref() })
     }
 }
 
 /// Returns the given token; or the last word of the first line of the given file, because a name may precede
 /// the token.
-fn given_token(token: Option<&Secret>, file: Option<&Path>) -> Result<Option<String>, String> {
-    match (token, file) {
-        (Some(token), _) => Ok(Some(token.reveal().to_owned())),
-        (None, Some(file)) => {
-            let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
-            let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
-            Ok(first.split_whitespace().last().map(str::to_owned))
-        }
-        (None, None) => Ok(None),
-    }
+fn given_token(token: Option<&Secret>, file: Option<&Path>) -> Result<Option<Secret>, String> {
+    let Some(file) = file.filter(|_| token.is_none()) else { return Ok(token.cloned()) };
+    let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    Ok(text.lines().find_map(|line| line.split_whitespace().last()).map(Secret::from))
 }
 
 /// Returns the port of a URL that leads to this machine. A generated token is sent nowhere else.
@@ -146,7 +131,7 @@ fn loopback_port(server: &str) -> Option<u16> {
 /// A listener of a server, with the token and the certificate authority to reach it.
 struct ServerClient<'a> {
     server: &'a str,
-    token: Option<String>,
+    token: Option<Secret>,
     /// The flag and the variable that give a token.
     token_hint: &'static str,
     ca: Option<&'a PathBuf>,
@@ -164,7 +149,7 @@ impl ServerClient<'_> {
         let mut request =
             Request::builder().method(call.method.clone()).uri(&url).header("accept", call.accept);
         if let Some(token) = &self.token {
-            request = request.header("authorization", format!("Bearer {token}"));
+            request = request.header("authorization", format!("Bearer {}", token.reveal()));
         }
         if let Some(revision) = call.revision {
             request = request.header("if-match", format!("\"{revision}\""));
@@ -206,16 +191,14 @@ impl ServerClient<'_> {
     /// Describes an error response, and what to do about it.
     fn error_message(&self, status: StatusCode, body: &str) -> String {
         let response: Value = serde_json::from_str(body).unwrap_or_default();
-        let message = match response["detail"].as_str() {
-            Some(detail) => format!("{status}: {detail}"),
-            None => status.to_string(),
-        };
-        match (status, &self.token) {
-            (StatusCode::UNAUTHORIZED, None) => {
-                format!("{message} (no token was found: give one with {})", self.token_hint)
-            }
-            _ => message,
+        let mut message = status.to_string();
+        if let Some(detail) = response["detail"].as_str() {
+            message += &format!(": {detail}");
         }
+        if status == StatusCode::UNAUTHORIZED && self.token.is_none() {
+            message += &format!(" (no token was found: give one with {})", self.token_hint);
+        }
+        message
     }
 
     fn agent(&self) -> Result<Agent, String> {

@@ -1,7 +1,9 @@
 //! Watches the rules in the database: on every notification, and at every poll, because notifications can
 //! get lost.
 
+use std::fmt::Display;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -65,7 +67,7 @@ pub(super) async fn watch(app: Arc<App>, rule_store: Arc<RuleStore>) {
     loop {
         let pause = tokio::time::sleep(MIN_POLL_INTERVAL);
         watcher.poll().await;
-        let poll = jittered(watcher.rule_store.poll_interval());
+        let poll = jittered(watcher.rule_store.poll);
         let wait = if watcher.is_unreachable { backoff.next().min(poll) } else { poll };
         if !watcher.is_unreachable {
             backoff = Backoff::NONE;
@@ -73,7 +75,7 @@ pub(super) async fn watch(app: Arc<App>, rule_store: Arc<RuleStore>) {
         // Announcements during the pause are answered by one poll after it.
         let woken = async {
             pause.await;
-            watcher.rule_store.wait_for_wake().await;
+            watcher.rule_store.wake.notified().await;
         };
         tokio::select! {
             () = woken => {}
@@ -82,48 +84,47 @@ pub(super) async fn watch(app: Arc<App>, rule_store: Arc<RuleStore>) {
     }
 }
 
-/// Wakes the watcher on every NOTIFY of the database, forever.
-pub(super) async fn listen_to_database(rule_store: Arc<RuleStore>) {
+/// Listens for announcements of changes, forever. After a failure it waits, longer each time, and logs the first one:
+/// `channel` is what failed, `others` how changes arrive meanwhile.
+async fn keep_listening<E: Display, L: Future<Output = Result<(), E>>>(
+    listen: impl Fn() -> L,
+    channel: &str,
+    others: &str,
+) {
     let mut backoff = Backoff::NONE;
     loop {
-        match rule_store.database().listen(|revision| rule_store.wake_for_announcement(revision)).await {
+        match listen().await {
             Ok(()) => backoff = Backoff::NONE,
             Err(error) if backoff.0 == FIRST_BACKOFF => {
-                let poll = Period(rule_store.poll_interval());
-                tracing::warn!(
-                    "rules: LISTEN on PostgreSQL failed ({error}); changes are found by polling every {poll} \
-                     (rules_poll)"
-                );
+                tracing::warn!("rules: {channel} failed ({error}); {others}");
             }
-            Err(error) => tracing::debug!("rules: LISTEN on PostgreSQL failed again ({error})"),
+            Err(error) => tracing::debug!("rules: {channel} failed again ({error})"),
         }
         tokio::time::sleep(backoff.next()).await;
     }
 }
 
+/// Wakes the watcher on every NOTIFY of the database, forever.
+pub(super) async fn listen_to_database(rule_store: Arc<RuleStore>) {
+    let poll = Period(rule_store.poll);
+    let others = format!("changes are found by polling every {poll} (rules_poll)");
+    let wake = |revision| rule_store.wake_for_announcement(revision);
+    keep_listening(|| rule_store.database().listen(wake), "LISTEN on PostgreSQL", &others).await;
+}
+
 /// Wakes the watcher on every announcement through Redis, forever. Does nothing if no Redis is configured.
 pub(super) async fn listen_to_redis(rule_store: Arc<RuleStore>) {
     let Some(cache) = rule_store.cache() else { return std::future::pending().await };
-    let mut backoff = Backoff::NONE;
-    loop {
-        match cache.listen(|revision| rule_store.wake_for_announcement(revision)).await {
-            Ok(()) => backoff = Backoff::NONE,
-            Err(error) if backoff.0 == FIRST_BACKOFF => {
-                tracing::warn!(
-                    "rules: Redis Pub/Sub failed ({error}); changes arrive through PostgreSQL NOTIFY or polling"
-                );
-            }
-            Err(error) => tracing::debug!("rules: Redis Pub/Sub failed again ({error})"),
-        }
-        tokio::time::sleep(backoff.next()).await;
-    }
+    let others = "changes arrive through PostgreSQL NOTIFY or polling";
+    let wake = |revision| rule_store.wake_for_announcement(revision);
+    keep_listening(|| cache.listen(wake), "Redis Pub/Sub", others).await;
 }
 
 /// Wakes the watcher on every reload request, forever.
 pub(super) async fn listen_for_reload(rule_store: Arc<RuleStore>, reload: Arc<Notify>) {
     loop {
         reload.notified().await;
-        rule_store.wake_watcher();
+        rule_store.wake.notify_one();
     }
 }
 
@@ -152,14 +153,14 @@ impl RuleWatcher {
             }
         };
         let seen = self.seen.as_ref().filter(|_| !self.is_unreachable);
-        self.rule_store.record_read(seen.map(|seen| seen.revision));
+        self.rule_store.read_revision.store(seen.map_or(0, |seen| seen.revision), Ordering::Release);
         if !self.is_unreachable && self.is_current() {
             self.rule_store.mark_current();
         }
         let adopted = adopted.map(Arc::new);
         let cached = self.update_cache(adopted.clone()).await;
         self.app.workers().discard(Worker::Changes, adopted);
-        let was_failing = self.rule_store.set_cache_failing(cached.is_err());
+        let was_failing = self.rule_store.is_cache_failing.swap(cached.is_err(), Ordering::Relaxed);
         match cached {
             Err(error) if !was_failing => tracing::warn!(
                 "rules: cannot write the rule cache to Redis ({error}); servers cannot start while PostgreSQL is \
@@ -189,7 +190,7 @@ impl RuleWatcher {
                 "rules: cannot read rules from PostgreSQL ({error}); keeping revision {revision}, retrying every \
                  {} to {}",
                 Period(FIRST_BACKOFF),
-                Period(MAX_BACKOFF.min(self.rule_store.poll_interval()))
+                Period(MAX_BACKOFF.min(self.rule_store.poll))
             );
         }
     }

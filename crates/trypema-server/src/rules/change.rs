@@ -48,7 +48,7 @@ pub(crate) enum ListName {
 }
 
 /// The kind of an item, in the order in which changes are reported.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ItemKind {
     /// A unit that rules count.
@@ -61,26 +61,13 @@ pub(crate) enum ItemKind {
     List,
 }
 
-impl ItemKind {
-    /// Parses the name that the database uses.
-    pub(crate) fn of(name: &str) -> Option<Self> {
-        match name {
-            "unit" => Some(Self::Unit),
-            "rule" => Some(Self::Rule),
-            "override" => Some(Self::Override),
-            "list" => Some(Self::List),
-            _ => None,
-        }
-    }
-}
-
 /// The identity of an item within a rule set.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum ItemName {
-    Unit(String),
-    Rule(String),
-    Override(String, BTreeMap<String, String>),
-    ListEntry(ListEntry),
+pub(crate) struct ItemName {
+    pub(crate) kind: ItemKind,
+    /// The name of a unit; the id of a rule; the rule and the key of an override; or the list, the attribute and the
+    /// value of an entry. People read it.
+    pub(crate) name: String,
 }
 
 /// One difference between two rule sets.
@@ -104,30 +91,34 @@ impl Item {
 
     /// Returns the identity of the item, or `None` for a row that cannot be parsed.
     pub(crate) fn name(&self) -> Option<ItemName> {
-        match self {
-            Self::Unit(unit) => Some(ItemName::Unit(unit.name.clone())),
-            Self::Rule(rule) => Some(ItemName::Rule(rule.id.clone())),
-            Self::Override(item) => Some(ItemName::of(item)),
-            Self::ListEntry(listed) => Some(ItemName::ListEntry(listed.clone())),
-            Self::Unreadable(_) => None,
-        }
+        let (kind, name) = match self {
+            Self::Unit(unit) => (ItemKind::Unit, unit.name.clone()),
+            Self::Rule(rule) => return Some(ItemName::of_rule(&rule.id)),
+            Self::Override(item) => return Some(ItemName::of_override(item)),
+            Self::ListEntry(ListEntry { list, attribute, value }) => {
+                let list = if *list == ListName::Allow { "allow" } else { "block" };
+                (ItemKind::List, format!("{list} {attribute} {value}"))
+            }
+            Self::Unreadable(_) => return None,
+        };
+        Some(ItemName { kind, name })
     }
 
     /// Returns all items of a rule set.
     pub(crate) fn all(rules: &Rules) -> BTreeMap<ItemName, Self> {
-        let lists = [(ListName::Allow, &rules.allow), (ListName::Block, &rules.block)];
-        let listed = lists.into_iter().flat_map(|(list, values)| {
-            let of_attribute = move |(attribute, values): (&String, &Vec<String>)| {
-                let attribute = attribute.clone();
-                let listed = move |value: String| ListEntry { list, attribute: attribute.clone(), value };
-                values.clone().into_iter().map(listed).collect::<Vec<_>>()
-            };
-            values.iter().flat_map(of_attribute)
-        });
         let units = rules.units.iter().map(|name| Self::Unit(Unit { name: name.clone() }));
         let items = units.chain(rules.rules.iter().cloned().map(Self::rule));
         let items = items.chain(rules.overrides.iter().map(|one| Self::Override(Box::new(one.clone()))));
-        items.chain(listed.map(Self::ListEntry)).filter_map(|item| Some((item.name()?, item))).collect()
+        let mut items: Vec<Self> = items.collect();
+        for (list, attributes) in [(ListName::Allow, &rules.allow), (ListName::Block, &rules.block)] {
+            for (attribute, values) in attributes {
+                let entry = |value: &String| {
+                    Self::ListEntry(ListEntry { list, attribute: attribute.clone(), value: value.clone() })
+                };
+                items.extend(values.iter().map(entry));
+            }
+        }
+        items.into_iter().filter_map(|item| Some((item.name()?, item))).collect()
     }
 
     /// Builds a rule set from items.
@@ -162,35 +153,13 @@ impl ListName {
 }
 
 impl ItemName {
-    /// Returns the name of an override.
-    pub(crate) fn of(item: &Override) -> Self {
-        Self::Override(item.rule.clone(), item.key.clone())
+    pub(crate) fn of_rule(id: &str) -> Self {
+        Self { kind: ItemKind::Rule, name: id.to_owned() }
     }
 
-    fn kind(&self) -> ItemKind {
-        match self {
-            Self::Unit(_) => ItemKind::Unit,
-            Self::Rule(_) => ItemKind::Rule,
-            Self::Override(..) => ItemKind::Override,
-            Self::ListEntry(_) => ItemKind::List,
-        }
-    }
-}
-
-/// Formats the name for people.
-impl std::fmt::Display for ItemName {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Unit(name) | Self::Rule(name) => f.write_str(name),
-            Self::Override(rule, key) => {
-                write!(f, "{rule}")?;
-                key.iter().try_for_each(|(name, value)| write!(f, " {name}={value:?}"))
-            }
-            Self::ListEntry(ListEntry { list, attribute, value }) => {
-                let list = if *list == ListName::Allow { "allow" } else { "block" };
-                write!(f, "{list} {attribute} {value}")
-            }
-        }
+    pub(crate) fn of_override(item: &Override) -> Self {
+        let key = item.key.iter().map(|(name, value)| format!(" {name}={value:?}"));
+        Self { kind: ItemKind::Override, name: item.rule.clone() + &key.collect::<String>() }
     }
 }
 
@@ -224,14 +193,11 @@ pub(crate) fn canonical_value(attribute: &str, value: &str) -> String {
 pub(crate) fn diff(old: &Rules, new: &Rules) -> Vec<StoredChange> {
     let (mut old, mut new) = (Item::all(old), Item::all(new));
     let names: std::collections::BTreeSet<ItemName> = old.keys().chain(new.keys()).cloned().collect();
-    let change = |name: ItemName| {
-        let (before, after) = (old.remove(&name), new.remove(&name));
-        if before == after {
-            return None;
-        }
-        Some(StoredChange { kind: name.kind(), name: name.to_string(), before, after })
-    };
-    names.into_iter().filter_map(change).collect()
+    let changes = names.into_iter().map(|item| {
+        let (before, after) = (old.remove(&item), new.remove(&item));
+        StoredChange { kind: item.kind, name: item.name, before, after }
+    });
+    changes.filter(|change| change.before != change.after).collect()
 }
 
 #[cfg(test)]

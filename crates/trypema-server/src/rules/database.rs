@@ -10,6 +10,7 @@ mod row;
 mod stored;
 mod write;
 
+use std::borrow::Cow;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -21,7 +22,7 @@ use thiserror::Error;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-pub(crate) use check::{Checked, check};
+pub(crate) use check::{CheckedRules, check};
 pub(crate) use editing::{EditError, EditResult, EditScope, ProposedRules, Snapshot};
 pub(crate) use history::{HistoryEntry, NoSuchRevision, Page};
 pub(crate) use migrate::Migrated;
@@ -130,22 +131,18 @@ impl DatabaseError {
     }
 
     /// Returns a description for callers that have no access to the database.
-    pub(crate) fn public_message(&self) -> &'static str {
+    pub(crate) fn public_message(&self) -> Cow<'static, str> {
         let code = match self {
-            Self::NotMigrated => return "tables are missing or outdated: run `trypema rules migrate`",
-            Self::Interrupted => {
-                return "the request was interrupted by an internal error; see the log of the server";
-            }
-            Self::TooManySessions => return "too many concurrent requests for rules; retry",
+            Self::NotMigrated | Self::Interrupted | Self::TooManySessions => return self.to_string().into(),
             Self::Failed(sqlx::Error::Database(error)) => error.code(),
             _ => None,
         };
-        match code.as_deref() {
+        Cow::Borrowed(match code.as_deref() {
             Some("55P03" | "40P01" | "40001") => "another change is in progress; nothing was changed",
             Some("42501") => "the database role lacks a permission",
             Some("25006") => "the database is read-only",
             _ => "PostgreSQL is unreachable; the rules in force are unchanged",
-        }
+        })
     }
 }
 

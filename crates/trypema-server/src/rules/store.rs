@@ -12,6 +12,7 @@ use trypema::rules::RuleSet;
 
 use super::cache::Cache;
 use super::database::{Database, DatabaseError, EditResult, InvalidStoredRules, StoredRules, Version};
+use super::{LoadedRules, WatchedSource};
 use crate::background_worker::{BackgroundWorkers, Worker};
 use crate::clock::Started;
 use crate::metrics::{Counter, Exposition};
@@ -39,28 +40,23 @@ pub(crate) struct CacheChoice {
     pub(crate) prefix: String,
 }
 
-/// The database and its cache.
-struct Stores {
-    database: Database,
-    cache: Option<Cache>,
-}
-
 /// The rules in a database: its connection, its cache, and the version in force.
 #[derive(Debug)]
 pub(crate) struct RuleStore {
     database: Database,
     cache: Option<Cache>,
-    poll: Duration,
+    /// The interval at which the database is polled.
+    pub(crate) poll: Duration,
     /// Wakes the rule watcher, because something may have changed.
-    wake: Notify,
+    pub(crate) wake: Notify,
     /// The revision that the rule watcher has read last, or 0 if it does not know the present one.
-    read_revision: AtomicU64,
+    pub(crate) read_revision: AtomicU64,
     in_force: watch::Sender<InForce>,
     /// The time at which the server last confirmed that the rules in force are the stored ones.
     confirmed_at: Mutex<Started>,
     pub(crate) failures: Counter,
     /// Whether the last attempt to write or refresh the cache failed.
-    is_cache_failing: AtomicBool,
+    pub(crate) is_cache_failing: AtomicBool,
 }
 
 /// The rules in force: their version and origin.
@@ -105,69 +101,43 @@ impl OpenError {
     }
 }
 
-/// The rules that were loaded at start.
-pub(crate) struct OpenedStore {
-    pub(crate) rule_store: RuleStore,
-    pub(crate) rules: RuleSet,
-    /// The error of the stored rules, if `rules` are older ones from the cache.
-    pub(crate) refused: Option<String>,
-}
-
 impl RuleStore {
     /// Loads the stored rules. If that fails, loads the cached rules from Redis, so that a server can start
     /// while the database is unreachable.
     pub(crate) async fn open(
         choice: &DatabaseChoice,
         workers: Arc<BackgroundWorkers>,
-    ) -> Result<OpenedStore, OpenError> {
+    ) -> Result<LoadedRules, OpenError> {
         let database = Database::new(choice.address.clone(), Arc::clone(&workers))?;
         let cache = choice.cache.as_ref();
         let cache = cache.map(|cache| Cache::new(cache.url.reveal(), &cache.prefix, workers));
         let cache = cache.transpose()?;
-        let failed = match read(&database).await {
+        let (version, rules, origin, refused) = match read(&database).await {
             Ok((version, rules)) => {
                 warn_of_unusable(&database).await;
-                let in_force = InForce { version, origin: RulesOrigin::Database };
-                let rule_store = Self::new(choice, Stores { database, cache }, in_force);
-                return Ok(OpenedStore { rule_store, rules, refused: None });
+                (version, rules, RulesOrigin::Database, None)
             }
             Err(error @ OpenError::Database(DatabaseError::NotMigrated)) => return Err(error),
-            Err(error) => error,
+            Err(error) => {
+                let cached = read_cached(&database, cache.as_ref(), &error).await;
+                let Some((version, rules)) = cached else { return Err(error) };
+                let refused = matches!(error, OpenError::InvalidStoredRules(_)).then(|| error.to_string());
+                (version, rules, RulesOrigin::Cache, refused)
+            }
         };
-        let cached = match &cache {
-            Some(cache) => cache.load().await.unwrap_or_else(|error| {
-                tracing::warn!("rules: cannot read the rule cache in Redis ({error}); starting without it");
-                None
-            }),
-            None => None,
-        };
-        let Some(cached) = cached else { return Err(failed) };
-        let version = cached.version.clone();
-        // The error may have several lines, one for each problem of stored rules.
-        tracing::warn!(
-            error = %failed,
-            "rules: cannot use the rules in PostgreSQL; starting with revision {} from the rule cache in Redis",
-            version.revision
-        );
-        let Ok(rules) = compile(&database, cached).await else { return Err(failed) };
-        let refused = matches!(failed, OpenError::InvalidStoredRules(_)).then(|| failed.to_string());
-        let rule_store =
-            Self::new(choice, Stores { database, cache }, InForce { version, origin: RulesOrigin::Cache });
-        Ok(OpenedStore { rule_store, rules, refused })
-    }
-
-    fn new(choice: &DatabaseChoice, stores: Stores, in_force: InForce) -> Self {
-        Self {
-            database: stores.database,
-            cache: stores.cache,
+        let rule_store = Self {
+            database,
+            cache,
             poll: choice.poll,
             wake: Notify::new(),
             read_revision: AtomicU64::new(0),
-            in_force: watch::Sender::new(in_force),
+            in_force: watch::Sender::new(InForce { version, origin }),
             confirmed_at: Mutex::new(Started::now()),
             failures: Counter::default(),
             is_cache_failing: AtomicBool::new(false),
-        }
+        };
+        let watched_source = WatchedSource::Database(Arc::new(rule_store));
+        Ok(LoadedRules { rules, watched_source, refused })
     }
 
     /// Returns the database.
@@ -185,26 +155,6 @@ impl RuleStore {
         self.is_cache_failing.load(Ordering::Relaxed)
     }
 
-    /// Records whether the cache was written or refreshed. Returns whether the attempt before this one failed.
-    pub(crate) fn set_cache_failing(&self, is_failing: bool) -> bool {
-        self.is_cache_failing.swap(is_failing, Ordering::Relaxed)
-    }
-
-    /// Returns the interval at which the database is polled.
-    pub(crate) fn poll_interval(&self) -> Duration {
-        self.poll
-    }
-
-    /// Waits until the database should be read immediately.
-    pub(crate) async fn wait_for_wake(&self) {
-        self.wake.notified().await;
-    }
-
-    /// Makes the rule watcher read the database immediately.
-    pub(crate) fn wake_watcher(&self) {
-        self.wake.notify_one();
-    }
-
     /// Makes the rule watcher read the database soon, unless it has read this revision already. `None` stands for
     /// an announcement without a revision, or for announcements that may have been missed.
     ///
@@ -213,13 +163,8 @@ impl RuleStore {
     pub(crate) fn wake_for_announcement(&self, revision: Option<u64>) {
         let read = self.read_revision.load(Ordering::Acquire);
         if revision.is_none_or(|revision| revision > read) {
-            self.wake_watcher();
+            self.wake.notify_one();
         }
-    }
-
-    /// Records the revision that the rule watcher has read, or `None` if it could not read any.
-    pub(crate) fn record_read(&self, revision: Option<u64>) {
-        self.read_revision.store(revision.unwrap_or(0), Ordering::Release);
     }
 
     /// Announces a change to all servers, and waits up to [`IN_FORCE_TIMEOUT`] until this server has it in
@@ -228,7 +173,7 @@ impl RuleStore {
         if edit.changes.is_empty() {
             return;
         }
-        self.wake_watcher();
+        self.wake.notify_one();
         if let Some(cache) = &self.cache
             && let Err(error) = cache.announce(edit.revision).await
         {
@@ -315,6 +260,26 @@ async fn read(database: &Database) -> Result<(Version, RuleSet), OpenError> {
     let stored = database.read().await?;
     let version = stored.version.clone();
     Ok((version, compile(database, stored).await?))
+}
+
+/// Reads the cached rules, because those of the database cannot be used.
+async fn read_cached(
+    database: &Database,
+    cache: Option<&Cache>,
+    failed: &OpenError,
+) -> Option<(Version, RuleSet)> {
+    let cached = cache?.load().await.unwrap_or_else(|error| {
+        tracing::warn!("rules: cannot read the rule cache in Redis ({error}); starting without it");
+        None
+    })?;
+    let version = cached.version.clone();
+    // The error may have several lines, one for each problem of stored rules.
+    tracing::warn!(
+        error = %failed,
+        "rules: cannot use the rules in PostgreSQL; starting with revision {} from the rule cache in Redis",
+        version.revision
+    );
+    Some((version, compile(database, cached).await.ok()?))
 }
 
 /// Compiles rules on the worker, not on a thread that decides.

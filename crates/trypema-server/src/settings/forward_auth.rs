@@ -36,28 +36,17 @@ pub(crate) struct ProfileSettings {
 pub(crate) struct ProfileAttributes(pub(crate) BTreeMap<String, Option<AttributeSettings>>);
 
 /// The source of an attribute's value: a mapping with `header` or `value`, or a text.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub(crate) struct AttributeSettings {
     pub(crate) header: Option<String>,
     pub(crate) value: Option<String>,
 }
 
 /// An attribute of a list.
+#[derive(Deserialize)]
+#[serde(remote = "Self", deny_unknown_fields)]
 struct NamedAttribute {
-    name: String,
-    settings: AttributeSettings,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SourceMapping {
-    header: Option<String>,
-    value: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct NamedMapping {
     name: String,
     header: Option<String>,
     value: Option<String>,
@@ -100,11 +89,11 @@ impl<'de> Visitor<'de> for MappingOrList {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<ProfileAttributes, A::Error> {
         let mut attributes = BTreeMap::new();
-        while let Some(NamedAttribute { name, settings }) = list.next_element()? {
+        while let Some(NamedAttribute { name, header, value }) = list.next_element()? {
             if attributes.contains_key(&name) {
                 return Err(A::Error::custom(format_args!("attribute `{name}` is given twice")));
             }
-            attributes.insert(name, Some(settings));
+            attributes.insert(name, Some(AttributeSettings { header, value }));
         }
         Ok(ProfileAttributes(attributes))
     }
@@ -134,8 +123,7 @@ impl<'de> Visitor<'de> for SourceOrLiteral {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<AttributeSettings, A::Error> {
-        let SourceMapping { header, value } = SourceMapping::deserialize(MapAccessDeserializer::new(map))?;
-        Ok(AttributeSettings { header, value })
+        AttributeSettings::deserialize(MapAccessDeserializer::new(map))
     }
 }
 
@@ -157,13 +145,11 @@ impl<'de> Visitor<'de> for PairOrMapping {
     fn visit_str<E: Error>(self, text: &str) -> Result<NamedAttribute, E> {
         let (name, value) =
             text.split_once('=').ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))?;
-        let settings = AttributeSettings::from_text(value).map_err(E::custom)?;
-        Ok(NamedAttribute { name: name.to_owned(), settings })
+        let AttributeSettings { header, value } = AttributeSettings::from_text(value).map_err(E::custom)?;
+        Ok(NamedAttribute { name: name.to_owned(), header, value })
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<NamedAttribute, A::Error> {
-        let NamedMapping { name, header, value } =
-            NamedMapping::deserialize(MapAccessDeserializer::new(map))?;
-        Ok(NamedAttribute { name, settings: AttributeSettings { header, value } })
+        NamedAttribute::deserialize(MapAccessDeserializer::new(map))
     }
 }

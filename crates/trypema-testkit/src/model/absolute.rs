@@ -1,5 +1,9 @@
 //! Absolute: no interval of the window's length admits more than the capacity.
 
+mod library;
+
+pub(super) use library::windowed;
+
 use super::buckets::{Buckets, Window};
 use super::{Ask, Model, Origin, Refund, Taken, wait_until};
 use crate::random::Random;

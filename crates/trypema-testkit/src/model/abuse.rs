@@ -1,5 +1,7 @@
 //! Abuse: attempts in a short and a long window, and blocks that outlast them.
 
+mod library;
+
 use trypema::{AbuseLimit, BlockScope};
 
 use super::{Ask, Model, Origin, Refund, Taken, first_moment, wait_until};

@@ -1,6 +1,10 @@
 //! Fixed window with the days, weeks and months of a calendar, and with windows of a length, so that a limit
 //! can change from one to the other.
 
+mod library;
+
+pub(super) use library::calendar;
+
 use jiff::civil::Date;
 use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
 use jiff::{Timestamp, ToSpan};

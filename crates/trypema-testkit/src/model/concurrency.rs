@@ -1,5 +1,7 @@
 //! Concurrency: units are held until they are released or their time is over.
 
+mod library;
+
 use super::{Ask, MOST, Model, Origin, Refund, Taken};
 use crate::random::Random;
 use crate::subject::{Answer, Detail, Wait};

@@ -1,5 +1,7 @@
 //! Fixed window: a count that restarts at every multiple of the window.
 
+mod library;
+
 use super::{Ask, MOST, Model, Origin, Refund, Taken, wait_until};
 use crate::random::Random;
 use crate::subject::{Answer, Detail, Wait};

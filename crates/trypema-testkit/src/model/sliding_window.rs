@@ -1,5 +1,7 @@
 //! Sliding-window counter: the count of the previous window fades while the current window counts.
 
+mod library;
+
 use super::fixed_window::AlignedLimit;
 use super::{Ask, Model, Origin, Refund, Taken, first_moment, wait_until};
 use crate::random::Random;

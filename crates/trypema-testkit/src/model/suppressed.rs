@@ -1,5 +1,7 @@
 //! Suppressed: sheds a growing share of calls between a soft and a hard limit.
 
+mod library;
+
 use super::absolute::WindowLimit;
 use super::buckets::{Buckets, Window};
 use super::{Ask, Model, Origin, Refund, Taken, wait_until};

@@ -1,5 +1,7 @@
 //! Token bucket: a take pays all limits or none. The state is a debt per limit, which time pays off.
 
+mod library;
+
 use super::rational::{Rational, greatest_common_divisor};
 use super::{Ask, MOST, Model, Origin, Refund, Taken, first_moment, wait_until};
 use crate::random::Random;

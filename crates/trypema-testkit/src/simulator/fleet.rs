@@ -36,7 +36,7 @@ mod world;
 
 pub use fault::{Fault, Mishap};
 pub use journal::{Admission, Fate, Forgotten, Granted, Held, Journal, KeyJournal, Offered, Requests};
-pub use law::{Broken, Law, Legal};
+pub use law::{Broken, Law, Legal, Refill};
 pub use local_clock::LocalClock;
 pub use measures::Measures;
 pub use network::Network;

@@ -70,7 +70,7 @@ fn answer<M: LocalStrategy>(decision: &<M::Strategy as Strategy>::Decision<'_>) 
     }
 }
 
-pub(super) fn micros(duration: Duration) -> u64 {
+pub(crate) fn micros(duration: Duration) -> u64 {
     duration.as_micros() as u64
 }
 

@@ -2,27 +2,46 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot make its limiter should stop right there")]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use trypema::RateLimiter;
 use trypema::clock::ManualClock;
+use trypema::hybrid::HybridLimiter;
 use trypema::redis::{RedisConnection, RedisLimiter, RedisReceipt};
-use trypema::strategy::{
-    Absolute, Abuse, Concurrency, FixedWindow, SlidingWindow, Suppressed, TokenBucket, Wire,
-};
 
 use super::library::{LibrarySubject, Provides};
-use super::local::LocalStrategy;
+use super::local::{LocalStrategy, Modelled};
 use crate::blocking::{self, Blocking};
-use crate::model::{
-    AbsoluteModel, AbuseModel, CalendarModel, ConcurrencyModel, FixedWindowModel, SlidingWindowModel,
-    SuppressedModel, TokenBucketModel,
-};
 
 /// A model whose strategy the library has in Redis.
-pub trait RedisStrategy: LocalStrategy<Strategy: Wire> {
+pub trait RedisStrategy: LocalStrategy {
     /// Returns the library's Redis limiter of the strategy.
-    fn redis_limiter(limits: &RateLimiter) -> &RedisLimiter<Self::Strategy>;
+    fn redis_limiter(limits: &RateLimiter) -> &RedisLimiter<Self::Strategy> {
+        limits.redis().limiter()
+    }
 }
+
+impl<M: LocalStrategy> RedisStrategy for M {}
+
+/// A strategy on the shared providers, with limits of one shape.
+pub trait HybridStrategy: Modelled + Sync {
+    /// Returns its limiter of the hybrid provider.
+    fn hybrid(limits: &RateLimiter) -> &HybridLimiter<Self> {
+        limits.hybrid().limiter()
+    }
+
+    /// Returns its limiter of the Redis provider.
+    fn redis(limits: &RateLimiter) -> &RedisLimiter<Self> {
+        limits.redis().limiter()
+    }
+
+    /// Returns a limit of `capacity` units per `window`.
+    fn limit(capacity: u64, window: Duration) -> Self::Limit {
+        Self::sized(capacity, window).unwrap()
+    }
+}
+
+impl<S: Modelled + Sync> HybridStrategy for S {}
 
 /// The Redis limiters of a strategy.
 #[derive(Debug)]
@@ -52,53 +71,5 @@ impl<M: RedisStrategy> Provides<M> for OnRedis<M> {
 
     fn verbs(&self) -> Blocking<'_, M::Strategy> {
         Blocking(M::redis_limiter(&self.limits))
-    }
-}
-
-impl RedisStrategy for AbsoluteModel {
-    fn redis_limiter(limits: &RateLimiter) -> &RedisLimiter<Absolute> {
-        limits.redis().absolute()
-    }
-}
-
-impl RedisStrategy for SuppressedModel {
-    fn redis_limiter(limits: &RateLimiter) -> &RedisLimiter<Suppressed> {
-        limits.redis().suppressed()
-    }
-}
-
-impl RedisStrategy for TokenBucketModel {
-    fn redis_limiter(limits: &RateLimiter) -> &RedisLimiter<TokenBucket> {
-        limits.redis().token_bucket()
-    }
-}
-
-impl RedisStrategy for SlidingWindowModel {
-    fn redis_limiter(limits: &RateLimiter) -> &RedisLimiter<SlidingWindow> {
-        limits.redis().sliding_window()
-    }
-}
-
-impl RedisStrategy for FixedWindowModel {
-    fn redis_limiter(limits: &RateLimiter) -> &RedisLimiter<FixedWindow> {
-        limits.redis().fixed_window()
-    }
-}
-
-impl RedisStrategy for CalendarModel {
-    fn redis_limiter(limits: &RateLimiter) -> &RedisLimiter<FixedWindow> {
-        limits.redis().fixed_window()
-    }
-}
-
-impl RedisStrategy for AbuseModel {
-    fn redis_limiter(limits: &RateLimiter) -> &RedisLimiter<Abuse> {
-        limits.redis().abuse()
-    }
-}
-
-impl RedisStrategy for ConcurrencyModel {
-    fn redis_limiter(limits: &RateLimiter) -> &RedisLimiter<Concurrency> {
-        limits.redis().concurrency()
     }
 }

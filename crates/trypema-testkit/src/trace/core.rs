@@ -8,14 +8,14 @@ use trypema::clock::Timestamp;
 use super::answer::{Answer, Head};
 use super::provider::{TimedCall, Unsupported};
 use super::step::Verb;
-use super::view::Worded;
+use crate::subject::Modelled;
 use crate::verbs::{Lease, Verbs};
 
 /// Receipts by name; `None` if nothing was reserved.
 pub(super) type Receipts<R> = HashMap<String, Option<R>>;
 
 /// Calls a verb that every strategy has.
-pub(super) fn core<S: Worded, V: Verbs<S> + ?Sized>(
+pub(super) fn core<S: Modelled, V: Verbs<S> + ?Sized>(
     limiter: &V,
     limit: &S::Limit,
     call: TimedCall<'_>,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use trypema::clock::ManualClock;
 use trypema::local::LocalLimiter;
-use trypema::strategy::Abuse;
+use trypema::strategy::{Abuse, WindowStrategy, with_strategy};
 use trypema::{AbuseLimit, LocalRateLimiterOptions, LocalReceipt, RateLimiter, TrypemaError};
 
 use super::answer::{Answer, Head, Value};
@@ -42,15 +42,7 @@ impl Local {
     fn forget(&self, limit: &Limit) -> Answer {
         let local = self.limiter.local();
         local.forget_stale(Duration::ZERO);
-        let keys = match limit {
-            Limit::Absolute(..) => local.absolute().len(),
-            Limit::Suppressed(..) => local.suppressed().len(),
-            Limit::TokenBucket(_) => local.token_bucket().len(),
-            Limit::FixedWindow(_) => local.fixed_window().len(),
-            Limit::SlidingWindow(_) => local.sliding_window().len(),
-            Limit::Abuse(_) => local.abuse().len(),
-            Limit::Concurrency(_) => local.concurrency().len(),
-        };
+        let keys = with_strategy!(&limit.limit, |S, _limit| local.limiter::<S>().len());
         Answer::new(Head::Done).with("keys", Value::Count(keys as u64))
     }
 }
@@ -62,54 +54,49 @@ impl Provider for Local {
             return Ok(self.forget(call.limit));
         }
         let local = self.limiter.local();
-        match call.limit {
-            Limit::Absolute(limit, compat) => match call.verb {
-                Verb::Inc(cost) => {
-                    compat.check(&self.options)?;
-                    Ok(compat_answer(local.absolute().inc(call.key, &compat.rate, *cost)))
-                }
-                Verb::IsAllowed => {
-                    compat.check(&self.options)?;
-                    Ok(compat_answer(local.absolute().is_allowed(call.key)))
-                }
-                Verb::SetRate(rate) => Ok(truth(local.absolute().set_rate_limit(call.key, rate))),
-                _ => core::<_, &LocalLimiter<_>>(&&**local.absolute(), limit, call, &mut self.receipts),
-            },
-            Limit::Suppressed(limit, compat) => match call.verb {
-                Verb::Inc(cost) => {
-                    compat.check(&self.options)?;
-                    Ok(compat_answer(local.suppressed().inc(call.key, &compat.rate, *cost)))
-                }
-                Verb::IsAllowed => {
-                    compat.check(&self.options)?;
-                    Ok(compat_answer(local.suppressed().is_allowed(call.key)))
-                }
-                Verb::SetRate(rate) => Ok(truth(local.suppressed().set_rate_limit(call.key, rate))),
-                _ => core::<_, &LocalLimiter<_>>(&&**local.suppressed(), limit, call, &mut self.receipts),
-            },
-            Limit::TokenBucket(limit) => core(&local.token_bucket(), limit, call, &mut self.receipts),
-            Limit::FixedWindow(limit) => core(&local.fixed_window(), limit, call, &mut self.receipts),
-            Limit::SlidingWindow(limit) => core(&local.sliding_window(), limit, call, &mut self.receipts),
-            Limit::Abuse(limit) => abuse(local.abuse(), limit, call, &mut self.receipts),
-            Limit::Concurrency(limit) => core(&local.concurrency(), limit, call, &mut self.receipts),
+        let own = match &call.limit.limit {
+            trypema::Limit::Absolute(_) => self.compat(local.absolute(), call)?,
+            trypema::Limit::Suppressed(_) => self.compat(local.suppressed(), call)?,
+            trypema::Limit::Abuse(limit) => abuse(local.abuse(), limit, call),
+            _ => None,
+        };
+        match own {
+            Some(answer) => Ok(answer),
+            None => with_strategy!(&call.limit.limit, |S, limit| {
+                core(&local.limiter::<S>(), limit, call, &mut self.receipts)
+            }),
         }
     }
 }
 
-/// Calls a verb of the abuse strategy.
-fn abuse(
-    limiter: &LocalLimiter<Abuse>,
-    limit: &AbuseLimit,
-    call: TimedCall<'_>,
-    receipts: &mut Receipts<LocalReceipt>,
-) -> Result<Answer, Unsupported> {
-    match call.verb {
-        Verb::Check => Ok(check_answer(limiter.check(call.key, limit))),
+impl Local {
+    /// Makes a call of the trypema 1.x API. Returns `None` if it is another verb.
+    fn compat<S: WindowStrategy>(
+        &self,
+        limiter: &LocalLimiter<S>,
+        call: TimedCall<'_>,
+    ) -> Result<Option<Answer>, Unsupported> {
+        let Some(compat) = call.limit.compat else { return Ok(None) };
+        let answer = match call.verb {
+            Verb::Inc(cost) => limiter.inc(call.key, &compat.rate, *cost),
+            Verb::IsAllowed => limiter.is_allowed(call.key),
+            Verb::SetRate(rate) => return Ok(Some(truth(limiter.set_rate_limit(call.key, rate)))),
+            _ => return Ok(None),
+        };
+        compat.check(&self.options)?;
+        Ok(Some(compat_answer(answer)))
+    }
+}
+
+/// Calls a verb that only the abuse strategy has. Returns `None` if it is another one.
+fn abuse(limiter: &LocalLimiter<Abuse>, limit: &AbuseLimit, call: TimedCall<'_>) -> Option<Answer> {
+    Some(match call.verb {
+        Verb::Check => check_answer(limiter.check(call.key, limit)),
         Verb::Block(scope, duration) => {
             limiter.block(call.key, *duration, *scope);
-            Ok(Answer::new(Head::Done))
+            Answer::new(Head::Done)
         }
-        Verb::Unblock => Ok(truth(limiter.unblock(call.key))),
-        _ => core(&limiter, limit, call, receipts),
-    }
+        Verb::Unblock => truth(limiter.unblock(call.key)),
+        _ => return None,
+    })
 }

@@ -84,8 +84,8 @@ impl Trace {
     /// Returns the options for calls of the trypema 1.x API: those of the first limit that has any.
     pub fn window_options(&self) -> Result<LocalRateLimiterOptions, TrypemaError> {
         let options = self.lines.iter().find_map(|line| match &line.what {
-            What::Limit(Limit::Absolute(_, compat) | Limit::Suppressed(_, compat)) => Some(compat.options),
-            _ => None,
+            What::Limit(limit) => limit.compat.map(|compat| compat.options),
+            What::Step(_) => None,
         });
         match options {
             Some(options) => Ok(options),

@@ -1,45 +1,33 @@
 //! The strategies alone: one state per key, no clock, no map, no lock.
 
+use std::any::Any;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use trypema::DecisionTime;
 use trypema::clock::Timestamp;
-use trypema::strategy::{
-    Absolute, Abuse, Call, Concurrency, FixedWindow, Recorded, Refund, SlidingWindow, Strategy, Suppressed,
-    TokenBucket,
-};
+use trypema::strategy::{Call, Recorded, Refund, Strategy, with_strategy};
 
 use super::answer::{Answer, Head, Value};
-use super::limit::Limit;
 use super::provider::{Provider, TimedCall, Unsupported};
 use super::step::Verb;
-use super::view::Worded;
+use crate::subject::Modelled;
 
 /// The reference that every provider must equal. It lacks the calls of the trypema 1.x API and manual
 /// blocks.
 #[derive(Debug, Default)]
 pub struct Pure {
-    absolute: Keys<Absolute>,
-    suppressed: Keys<Suppressed>,
-    token_bucket: Keys<TokenBucket>,
-    fixed_window: Keys<FixedWindow>,
-    sliding_window: Keys<SlidingWindow>,
-    abuse: Keys<Abuse>,
-    concurrency: Keys<Concurrency>,
+    /// The [`Keys`] of each strategy.
+    strategies: HashMap<&'static str, Box<dyn Any>>,
 }
 
 impl Provider for Pure {
     fn call(&mut self, call: TimedCall<'_>) -> Result<Answer, Unsupported> {
-        match call.limit {
-            Limit::Absolute(limit, _) => self.absolute.call(limit, call),
-            Limit::Suppressed(limit, _) => self.suppressed.call(limit, call),
-            Limit::TokenBucket(limit) => self.token_bucket.call(limit, call),
-            Limit::FixedWindow(limit) => self.fixed_window.call(limit, call),
-            Limit::SlidingWindow(limit) => self.sliding_window.call(limit, call),
-            Limit::Abuse(limit) => self.abuse.call(limit, call),
-            Limit::Concurrency(limit) => self.concurrency.call(limit, call),
-        }
+        with_strategy!(&call.limit.limit, |S, limit| {
+            let keys = self.strategies.entry(S::NAME).or_insert_with(|| Box::<Keys<S>>::default());
+            let keys = keys.downcast_mut::<Keys<S>>().ok_or(Unsupported("two strategies have one name"))?;
+            keys.call(limit, call)
+        })
     }
 }
 
@@ -65,7 +53,7 @@ impl<S: Strategy> Default for Keys<S> {
     }
 }
 
-impl<S: Worded> Keys<S> {
+impl<S: Modelled> Keys<S> {
     fn call(&mut self, limit: &S::Limit, timed: TimedCall<'_>) -> Result<Answer, Unsupported> {
         let (key, now) = (timed.key, timed.now);
         Ok(match timed.verb {

@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use trypema::clock::ManualClock;
 use trypema::redis::{RedisConnection, RedisLimiter, RedisReceipt};
-use trypema::strategy::Abuse;
+use trypema::strategy::{Abuse, WindowStrategy, Wire, with_strategy};
 use trypema::{AbuseLimit, LocalRateLimiterOptions, RateLimiter, TrypemaError};
 
 use super::answer::{Answer, Head};
 use super::core::{Receipts, core, truth};
-use super::limit::Limit;
 use super::parse::Trace;
 use super::provider::{Provider, TimedCall, Unsupported};
 use super::step::Verb;
@@ -47,61 +46,53 @@ impl OnRedis {
 impl Provider for OnRedis {
     fn call(&mut self, call: TimedCall<'_>) -> Result<Answer, Unsupported> {
         self.clock.set(call.now);
-        let (redis, key) = (self.limiter.redis(), key(call.key));
-        let receipts = &mut self.receipts;
-        match call.limit {
-            Limit::Absolute(limit, compat) => {
-                let absolute = redis.absolute();
-                let answer = match call.verb {
-                    Verb::Inc(cost) => wait_for(absolute.inc(&key, &compat.rate, *cost)),
-                    Verb::IsAllowed => wait_for(absolute.is_allowed(&key)),
-                    Verb::SetRate(rate) => {
-                        return Ok(truth(wait_for(absolute.set_rate_limit(&key, rate)).expect("an answer")));
-                    }
-                    _ => return core(&Blocking(absolute), limit, call, receipts),
-                };
-                compat.check(&self.options)?;
-                Ok(compat_answer(answer.expect("a decision")))
-            }
-            Limit::Suppressed(limit, compat) => {
-                let suppressed = redis.suppressed();
-                let answer = match call.verb {
-                    Verb::Inc(cost) => wait_for(suppressed.inc(&key, &compat.rate, *cost)),
-                    Verb::IsAllowed => wait_for(suppressed.is_allowed(&key)),
-                    Verb::SetRate(rate) => {
-                        return Ok(truth(
-                            wait_for(suppressed.set_rate_limit(&key, rate)).expect("an answer"),
-                        ));
-                    }
-                    _ => return core(&Blocking(suppressed), limit, call, receipts),
-                };
-                compat.check(&self.options)?;
-                Ok(compat_answer(answer.expect("a decision")))
-            }
-            Limit::TokenBucket(limit) => core(&Blocking(redis.token_bucket()), limit, call, receipts),
-            Limit::FixedWindow(limit) => core(&Blocking(redis.fixed_window()), limit, call, receipts),
-            Limit::SlidingWindow(limit) => core(&Blocking(redis.sliding_window()), limit, call, receipts),
-            Limit::Abuse(limit) => abuse(redis.abuse(), limit, call, receipts),
-            Limit::Concurrency(limit) => core(&Blocking(redis.concurrency()), limit, call, receipts),
+        let redis = self.limiter.redis();
+        let own = match &call.limit.limit {
+            trypema::Limit::Absolute(_) => self.compat(redis.absolute(), call)?,
+            trypema::Limit::Suppressed(_) => self.compat(redis.suppressed(), call)?,
+            trypema::Limit::Abuse(limit) => abuse(redis.abuse(), limit, call),
+            _ => None,
+        };
+        match own {
+            Some(answer) => Ok(answer),
+            None => with_strategy!(&call.limit.limit, |S, limit| {
+                core(&Blocking(redis.limiter::<S>()), limit, call, &mut self.receipts)
+            }),
         }
     }
 }
 
-/// Calls a verb of the abuse strategy.
-fn abuse(
-    limiter: &RedisLimiter<Abuse>,
-    limit: &AbuseLimit,
-    call: TimedCall<'_>,
-    receipts: &mut Receipts<RedisReceipt>,
-) -> Result<Answer, Unsupported> {
+impl OnRedis {
+    /// Makes a call of the trypema 1.x API. Returns `None` if it is another verb.
+    fn compat<S: WindowStrategy + Wire>(
+        &self,
+        limiter: &RedisLimiter<S>,
+        call: TimedCall<'_>,
+    ) -> Result<Option<Answer>, Unsupported> {
+        let (Some(compat), key) = (call.limit.compat, key(call.key)) else { return Ok(None) };
+        let answer = match call.verb {
+            Verb::Inc(cost) => wait_for(limiter.inc(&key, &compat.rate, *cost)),
+            Verb::IsAllowed => wait_for(limiter.is_allowed(&key)),
+            Verb::SetRate(rate) => {
+                return Ok(Some(truth(wait_for(limiter.set_rate_limit(&key, rate)).expect("an answer"))));
+            }
+            _ => return Ok(None),
+        };
+        compat.check(&self.options)?;
+        Ok(Some(compat_answer(answer.expect("a decision"))))
+    }
+}
+
+/// Calls a verb that only the abuse strategy has. Returns `None` if it is another one.
+fn abuse(limiter: &RedisLimiter<Abuse>, limit: &AbuseLimit, call: TimedCall<'_>) -> Option<Answer> {
     let key = key(call.key);
-    match call.verb {
-        Verb::Check => Ok(check_answer(wait_for(limiter.check(&key, limit)).expect("a decision"))),
+    Some(match call.verb {
+        Verb::Check => check_answer(wait_for(limiter.check(&key, limit)).expect("a decision")),
         Verb::Block(scope, duration) => {
             wait_for(limiter.block(&key, *duration, *scope)).expect("an answer");
-            Ok(Answer::new(Head::Done))
+            Answer::new(Head::Done)
         }
-        Verb::Unblock => Ok(truth(wait_for(limiter.unblock(&key)).expect("an answer"))),
-        _ => core(&Blocking(limiter), limit, call, receipts),
-    }
+        Verb::Unblock => truth(wait_for(limiter.unblock(&key)).expect("an answer")),
+        _ => return None,
+    })
 }

@@ -25,7 +25,7 @@ pub(super) fn micros(text: &str) -> Option<u64> {
 }
 
 /// Parses a whole number, which may contain underscores.
-pub(super) fn count(text: &str) -> Option<u64> {
+pub(crate) fn count(text: &str) -> Option<u64> {
     let is_digit = |c: char| c.is_ascii_digit() || c == '_';
     if !text.starts_with(|c: char| c.is_ascii_digit()) || !text.chars().all(is_digit) {
         return None;

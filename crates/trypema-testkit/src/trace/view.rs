@@ -1,81 +1,11 @@
 //! Converts the library's decisions to the format's notation.
 
-use trypema::strategy::{
-    Absolute, Abuse, Concurrency, FixedWindow, SlidingWindow, Strategy, Suppressed, TokenBucket,
-};
-use trypema::{
-    AbuseDecision, Decision, LimiterDecision, RateLimitDecision, SuppressedDecision, TokenBucketDecision,
-};
+use trypema::{Decision, LimiterDecision, RateLimitDecision};
 
 use super::answer::{Answer, Head, Value, Wait};
 
-/// A strategy whose decisions can be converted.
-pub(super) trait Worded: Strategy {
-    /// Returns the answer of a decision, with all of its numbers.
-    fn answer(decision: &Self::Decision<'_>) -> Answer;
-}
-
-impl Worded for Absolute {
-    fn answer(decision: &Decision) -> Answer {
-        core(decision)
-    }
-}
-
-impl Worded for FixedWindow {
-    fn answer(decision: &Decision) -> Answer {
-        core(decision)
-    }
-}
-
-impl Worded for SlidingWindow {
-    fn answer(decision: &Decision) -> Answer {
-        core(decision)
-    }
-}
-
-impl Worded for Concurrency {
-    fn answer(decision: &Decision) -> Answer {
-        core(decision)
-    }
-}
-
-impl Worded for Suppressed {
-    fn answer(decision: &SuppressedDecision) -> Answer {
-        let answer = core(decision);
-        let Some(factor) = decision.suppression_factor() else { return answer };
-        let head = drawn(decision.is_allowed());
-        answer.headed(head).with("factor", Value::Fractions(vec![factor]))
-    }
-}
-
-impl Worded for TokenBucket {
-    fn answer(decision: &TokenBucketDecision<'_>) -> Answer {
-        let balances = decision.balances().map(|balance| balance.remaining).collect();
-        let answer = core(&Self::core(decision)).with("balances", Value::Fractions(balances));
-        match decision.failed_limit() {
-            Some(position) => answer.with("failed", Value::Count(position as u64)),
-            None => answer,
-        }
-    }
-}
-
-impl Worded for Abuse {
-    fn answer(decision: &AbuseDecision) -> Answer {
-        let answer = core(decision);
-        let head = match decision.scope() {
-            Some(scope) => Head::Blocked(scope, decision.retry_after().into()),
-            None => answer.head,
-        };
-        answer
-            .headed(head)
-            .with("short", Value::Count(decision.short_count()))
-            .with("long", Value::Count(decision.long_count()))
-            .with_time("end", decision.block_ends_after())
-    }
-}
-
 /// Returns the fields that every decision has.
-fn core(decision: &Decision) -> Answer {
+pub(crate) fn core_answer(decision: &Decision) -> Answer {
     let wait = Wait::from(decision.retry_after());
     let head = if decision.is_allowed() { Head::Allowed } else { Head::Denied(wait) };
     Answer::new(head)
@@ -119,6 +49,6 @@ pub(super) fn check_answer(decision: LimiterDecision) -> Answer {
     }
 }
 
-fn drawn(is_allowed: bool) -> Head {
+pub(crate) fn drawn(is_allowed: bool) -> Head {
     if is_allowed { Head::SuppressedAllowed } else { Head::SuppressedDenied }
 }

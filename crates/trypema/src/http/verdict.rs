@@ -42,10 +42,10 @@ impl<'a> Policy<'a> {
 impl QuotaUnit {
     /// Returns the meaning of the units of `limit`, of which requests ask `name`.
     pub(crate) fn of(limit: &Limit, name: &str) -> Self {
-        match limit {
-            Limit::Concurrency(_) if name == REQUESTS => Self::ConcurrentRequests,
-            Limit::Concurrency(_) => Self::Held,
-            _ => Self::Spent,
+        match limit.is_held() {
+            true if name == REQUESTS => Self::ConcurrentRequests,
+            true => Self::Held,
+            false => Self::Spent,
         }
     }
 
@@ -71,7 +71,7 @@ impl ErrorCode {
 
     /// Returns the code of a denial by `limit`.
     pub(crate) fn of_limit(limit: &Limit) -> Self {
-        if matches!(limit, Limit::Abuse(_)) { Self::TooManyAttempts } else { Self::RateLimited }
+        if limit.counts_attempts() { Self::TooManyAttempts } else { Self::RateLimited }
     }
 }
 

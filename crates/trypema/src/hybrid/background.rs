@@ -22,7 +22,7 @@ mod sweeper;
 pub(super) use instance::Instance;
 pub(super) use lease_request::{FinishInBackground, LeaseRequest};
 pub(super) use shared::{OutcomeAt, Shared};
-pub(super) use sweeper::Background;
+pub(super) use sweeper::{Background, LeasedKeys};
 
 use std::sync::{Arc, Weak};
 

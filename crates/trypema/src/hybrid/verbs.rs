@@ -11,7 +11,7 @@ mod receipt;
 mod split;
 mod wait;
 
-pub use compat::{AbsoluteHybridRateLimiter, HybridWindowLimiter, SuppressedHybridRateLimiter};
+pub use compat::{AbsoluteHybridRateLimiter, SuppressedHybridRateLimiter};
 pub use handle::HybridKeyHandle;
 pub use limiter::HybridLimiter;
 pub(crate) use provider::HybridOptions;

@@ -1,6 +1,6 @@
 //! The local provider for rules and middleware. It answers immediately, and never fails.
 
-use super::multi::{HasLocalLimiter, TakeOptions};
+use super::multi::TakeOptions;
 use super::provider::LocalRateLimiterProvider;
 use crate::check::{Check, CheckResult, Deadline, Receipts, TakeRequest, TakeResponse};
 use crate::decision::Decision;
@@ -11,7 +11,7 @@ use crate::provider::{
 use crate::reservation::{
     HoldersResult, RenewRequest, RenewResult, ReserveRequest, ReserveResponse, SettleRequest, SettleResult,
 };
-use crate::strategy::{Limit, Strategy, with_strategy};
+use crate::strategy::{Strategy, with_strategy};
 
 impl Provider for LocalRateLimiterProvider {
     fn deadline(&self) -> Deadline {
@@ -101,7 +101,7 @@ impl Provider for LocalRateLimiterProvider {
 impl LocalRateLimiterProvider {
     pub(super) fn take_one(&self, check: &Check<'_>) -> Decision {
         with_strategy!(check.limit, |S, limit| {
-            let limiter = HasLocalLimiter::<S>::limiter(self);
+            let limiter = self.limiter::<S>();
             S::core(&match check.is_postpaid {
                 false => limiter.take(check.key, limit, check.cost),
                 true => limiter.take_postpaid(check.key, limit, check.cost),
@@ -111,24 +111,23 @@ impl LocalRateLimiterProvider {
 
     pub(super) fn debit_one(&self, check: &Check<'_>) -> Decision {
         with_strategy!(check.limit, |S, limit| {
-            S::core(&HasLocalLimiter::<S>::limiter(self).debit(check.key, limit, check.cost))
+            S::core(&self.limiter::<S>().debit(check.key, limit, check.cost))
         })
     }
 
     fn peek_one(&self, check: &Check<'_>) -> Decision {
         with_strategy!(check.limit, |S, limit| {
-            let peeked = HasLocalLimiter::<S>::limiter(self).peek_at(check.key, limit, check.spend());
+            let peeked = self.limiter::<S>().peek_at(check.key, limit, check.spend());
             S::core(&peeked.decision(limit))
         })
     }
 
     /// Records a check of a request that another check denies. If this check is denied as well, the denial is
-    /// recorded as usual. If it would be admitted, only the suppressed strategy records it, as an observed
-    /// request.
+    /// recorded as usual. If it would be admitted, only a strategy that counts such calls records it.
     pub(super) fn record_denied_elsewhere(&self, check: &Check<'_>) -> Decision {
         let started = self.observed_from();
         let decision = self.deny_elsewhere(check);
-        if !decision.is_allowed() || matches!(check.limit, Limit::Suppressed(_)) {
+        if !decision.is_allowed() || check.limit.counts_denied_elsewhere() {
             self.notify_decisions(started, std::iter::once((check, &decision)));
         }
         decision
@@ -144,7 +143,7 @@ impl LocalRateLimiterProvider {
     fn refund_one(&self, refund: &RefundRequest<'_>) -> u64 {
         let check = &refund.check;
         with_strategy!(check.limit, |S, limit| {
-            let limiter = HasLocalLimiter::<S>::limiter(self);
+            let limiter = self.limiter::<S>();
             match refund.receipt {
                 Some(AnyReceipt::Local(receipt)) => limiter.refund(check.key, limit, receipt),
                 None => limiter.refund_units(check.key, limit, check.cost),

@@ -18,7 +18,7 @@ use crate::decision::{Decision, DecisionTime};
 use crate::observer::{Event, Observer};
 #[cfg(feature = "rules")]
 use crate::strategy::Concurrency;
-use crate::strategy::{Call, Origin, Refund, Spend, Strategy};
+use crate::strategy::{Call, Origin, Refund, Spend, Strategy, WindowOptions};
 use crate::waiting::WaitQueues;
 
 /// A rate limiter of one strategy, inside this process.
@@ -52,6 +52,8 @@ pub struct LocalLimiter<S: Strategy> {
     pub(super) clock: ClockSource,
     pub(super) observer: Option<Arc<dyn Observer>>,
     pub(super) waiters: WaitQueues,
+    /// The window of `inc`.
+    pub(super) windows: WindowOptions,
     /// The tables of reservations beside the counters, created when first used.
     #[cfg(feature = "rules")]
     tables: OnceLock<StateMap<Concurrency>>,
@@ -91,6 +93,7 @@ impl<S: Strategy> LocalLimiter<S> {
             map: StateMap::new(bound),
             clock,
             observer,
+            windows: WindowOptions::DEFAULT,
             waiters: WaitQueues::default(),
             #[cfg(feature = "rules")]
             tables: OnceLock::new(),

@@ -17,15 +17,7 @@ use crate::clock::Timestamp;
 use crate::decision::{Decision, DecisionTime};
 use crate::error::TrypemaError;
 use crate::observer::Event;
-use crate::strategy::{
-    Absolute, Abuse, Call, Concurrency, FixedWindow, LimitOf, SlidingWindow, Spend, Strategy, Suppressed,
-    TokenBucket, with_strategy,
-};
-
-/// A provider with a limiter of strategy `S`.
-pub(crate) trait HasLocalLimiter<S: LimitOf> {
-    fn limiter(&self) -> &LocalLimiter<S>;
-}
+use crate::strategy::{Call, Listed, SharedState, Spend, Strategy, with_strategy};
 
 /// The location of a check's state.
 struct CheckLocation<'c> {
@@ -88,7 +80,7 @@ impl LocalRateLimiterProvider {
         validate(checks)?;
         let peek = |check: &Check<'_>| {
             with_strategy!(check.limit, |S, limit| {
-                let peeked = HasLocalLimiter::<S>::limiter(self).peek_at(check.key, limit, check.spend());
+                let peeked = self.limiter::<S>().peek_at(check.key, limit, check.spend());
                 S::core(&peeked.decision(limit))
             })
         };
@@ -103,7 +95,7 @@ impl LocalRateLimiterProvider {
         for (check, receipt) in checks.iter().zip(receipts) {
             if let Some(receipt) = receipt {
                 with_strategy!(check.limit, |S, limit| {
-                    HasLocalLimiter::<S>::limiter(self).refund(check.key, limit, receipt);
+                    self.limiter::<S>().refund(check.key, limit, receipt);
                 });
             }
         }
@@ -145,7 +137,7 @@ impl LocalRateLimiterProvider {
 
     fn take_single(&self, check: &Check<'_>) -> MultiDecision<LocalReceipt> {
         let decision = with_strategy!(check.limit, |S, limit| {
-            S::core(&HasLocalLimiter::<S>::limiter(self).take_unobserved(check.key, limit, check.cost))
+            S::core(&self.limiter::<S>().take_unobserved(check.key, limit, check.cost))
         });
         MultiDecision { is_allowed: decision.is_allowed(), decisions: vec![decision], receipts: Vec::new() }
     }
@@ -180,7 +172,7 @@ impl LocalRateLimiterProvider {
 
     fn locate<'c>(&self, index: usize, check: &'c Check<'c>) -> CheckLocation<'c> {
         with_strategy!(check.limit, |S, _limit| {
-            let map = &HasLocalLimiter::<S>::limiter(self).map;
+            let map = &self.limiter::<S>().map;
             let key = map.hash_key(check.key);
             let (strategy, shard) = (TypeId::of::<S>(), map.shard_index(key.hash));
             CheckLocation { index, check, strategy, shard, key }
@@ -199,7 +191,7 @@ impl LocalRateLimiterProvider {
         let count = locations.iter().take_while(|location| location.is_in_same_shard(first)).count();
         let (in_shard, others) = locations.split_at(count);
         with_strategy!(first.check.limit, |S, _limit| {
-            let limiter = HasLocalLimiter::<S>::limiter(self);
+            let limiter = self.limiter::<S>();
             let mut shard = limiter.map.shard_at(first.shard);
             self.lock(others, pass, &mut |pass| {
                 visit(pass);
@@ -223,7 +215,7 @@ pub(super) struct TakeOptions {
 }
 
 /// Decides the checks of one shard.
-fn decide<S: LimitOf>(
+fn decide<S: Listed>(
     limiter: &LocalLimiter<S>,
     shard: &mut Shard<S>,
     in_shard: &[CheckLocation<'_>],
@@ -266,7 +258,7 @@ struct SharedStates<S: Strategy> {
     copies: Vec<(usize, S::State)>,
 }
 
-impl<S: LimitOf> SharedStates<S> {
+impl<S: Listed> SharedStates<S> {
     /// Creates the shared states that keys of `in_shard` without a state of their own use. No state is added
     /// or removed after that, so positions stay valid until everything is recorded.
     fn prepare(
@@ -303,7 +295,7 @@ impl<S: LimitOf> SharedStates<S> {
             }
         };
         let state = &mut self.copies[copy].1;
-        S::adopt(limit, state);
+        state.adopt(limit);
         let outcome = S::decide(limit, state, call);
         S::commit(limit, state, call, &outcome);
         outcome
@@ -311,13 +303,13 @@ impl<S: LimitOf> SharedStates<S> {
 }
 
 /// Whether a key has a state of its own.
-fn is_known<S: LimitOf>(shard: &mut Shard<S>, location: &CheckLocation<'_>) -> bool {
+fn is_known<S: Listed>(shard: &mut Shard<S>, location: &CheckLocation<'_>) -> bool {
     shard.find(location.key.hash, &location.key.key).is_some()
 }
 
 /// Records a check after all were decided. Deciding it again has the same outcome: the shard is still locked,
 /// and nothing was forgotten in between.
-fn record<S: LimitOf>(
+fn record<S: Listed>(
     limiter: &LocalLimiter<S>,
     shard: &mut Shard<S>,
     location: &CheckLocation<'_>,
@@ -358,27 +350,4 @@ fn record<S: LimitOf>(
         );
         pass.result.receipts[location.index] = receipt;
     }
-}
-
-macro_rules! has_local_limiter {
-    ($($strategy:ident: $method:ident),+ $(,)?) => {
-        $(
-            impl HasLocalLimiter<$strategy> for LocalRateLimiterProvider {
-                #[inline]
-                fn limiter(&self) -> &LocalLimiter<$strategy> {
-                    self.$method()
-                }
-            }
-        )+
-    };
-}
-
-has_local_limiter! {
-    Absolute: absolute,
-    Suppressed: suppressed,
-    TokenBucket: token_bucket,
-    SlidingWindow: sliding_window,
-    FixedWindow: fixed_window,
-    Abuse: abuse,
-    Concurrency: concurrency,
 }

@@ -2,11 +2,11 @@
 //!
 //! Calls under different limits must not share one state: a short window could forget units that still count
 //! in a long one. Takes change a shared state in place, and a key that gets room later starts with a
-//! condensed copy of it ([`Strategy::condensed`]). So the cost of a call does not depend on the size of a
+//! condensed copy of it ([`SharedState::condensed`]). So the cost of a call does not depend on the size of a
 //! shared state.
 
 use crate::clock::Timestamp;
-use crate::strategy::Strategy;
+use crate::strategy::{SharedState, Strategy};
 
 /// The largest number of shared states per shard, one for each limit. Calls under any further limit use the
 /// last state. Operators choose the limits, so there are usually few.
@@ -54,15 +54,13 @@ impl<S: Strategy> Overflow<S> {
     /// Returns the state at `index`, switched to `limit`.
     pub(super) fn state_at(&mut self, index: usize, limit: &S::Limit) -> Option<&mut S::State> {
         let (_, state) = self.entries.get_mut(index)?;
-        S::adopt(limit, state);
+        state.adopt(limit);
         Some(state)
     }
 
     /// Returns a condensed copy of the state at `index`, which decides the same at `now`.
     pub(super) fn copy_of(&self, index: usize, now: Timestamp) -> S::State {
-        self.entries
-            .get(index)
-            .map_or_else(S::State::default, |(limit, state)| S::condensed(limit, state, now))
+        self.entries.get(index).map_or_else(S::State::default, |(limit, state)| state.condensed(limit, now))
     }
 
     /// Runs `peek` on the state that a take under `limit` would use for a key without room. Adds no entry.
@@ -91,7 +89,7 @@ impl<S: Strategy> Overflow<S> {
         if self.entries[index].0 != *limit {
             self.merge_all_blocks(&mut state);
         }
-        S::adopt(limit, &mut state);
+        state.adopt(limit);
         state
     }
 
@@ -135,6 +133,6 @@ impl<S: Strategy> Overflow<S> {
     /// Extends the blocks of `state` to the longest of all entries, because a block must stay in force when
     /// the limit changes.
     fn merge_all_blocks(&self, state: &mut S::State) {
-        self.entries.iter().for_each(|(_, other)| S::merge_blocks(state, other));
+        self.entries.iter().for_each(|(_, other)| state.merge_blocks(other));
     }
 }

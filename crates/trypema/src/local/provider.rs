@@ -1,14 +1,13 @@
-//! `rl.local()`: the seven strategies inside this process.
+//! `rl.local()`: all strategies inside this process.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use super::compat::{AbsoluteLocalRateLimiter, SuppressedLocalRateLimiter};
 use super::limiter::LocalLimiter;
 use super::map::Bound;
 use crate::clock::{ClockSource, Timestamp};
 use crate::observer::Observer;
-use crate::strategy::{Abuse, Concurrency, FixedWindow, SlidingWindow, Strategy, TokenBucket};
+use crate::strategy::{Family, InCommon, Listed, Make, PerStrategy, WindowOptions};
 use crate::units::{HardLimitFactor, RateGroupSizeMs, WindowSizeSeconds};
 
 /// The window in which `inc` of the absolute and the suppressed strategy counts.
@@ -34,18 +33,19 @@ pub struct LocalRateLimiterOptions {
     pub hard_limit_factor: HardLimitFactor,
 }
 
+impl From<LocalRateLimiterOptions> for WindowOptions {
+    fn from(options: LocalRateLimiterOptions) -> Self {
+        let LocalRateLimiterOptions { window_size_seconds, rate_group_size_ms, hard_limit_factor } = options;
+        Self { window: window_size_seconds, group: rate_group_size_ms, factor: hard_limit_factor }
+    }
+}
+
 /// The strategies inside this process. Each has its own keys, and is created when it is first used.
 #[derive(Debug)]
 pub struct LocalRateLimiterProvider {
-    options: LocalRateLimiterOptions,
+    windows: WindowOptions,
     config: LimiterConfig,
-    absolute: OnceLock<AbsoluteLocalRateLimiter>,
-    suppressed: OnceLock<SuppressedLocalRateLimiter>,
-    token_bucket: OnceLock<LocalLimiter<TokenBucket>>,
-    sliding_window: OnceLock<LocalLimiter<SlidingWindow>>,
-    fixed_window: OnceLock<LocalLimiter<FixedWindow>>,
-    abuse: OnceLock<LocalLimiter<Abuse>>,
-    concurrency: OnceLock<LocalLimiter<Concurrency>>,
+    limiters: PerStrategy<LocalLimiters>,
 }
 
 /// The parts that all limiters of a provider share.
@@ -56,67 +56,61 @@ pub(crate) struct LimiterConfig {
     pub(crate) observer: Option<Arc<dyn Observer>>,
 }
 
-impl LimiterConfig {
-    fn limiter<S: Strategy>(&self) -> LocalLimiter<S> {
-        LocalLimiter::new(self.clock.clone(), self.bound, self.observer.clone())
+/// The limiter of each strategy.
+#[derive(Debug)]
+struct LocalLimiters;
+
+impl Family for LocalLimiters {
+    type Of<S: Listed> = OnceLock<LocalLimiter<S>>;
+}
+
+impl Make<Self> for LocalLimiters {
+    fn make<S: Listed>(&self) -> OnceLock<LocalLimiter<S>> {
+        OnceLock::new()
+    }
+}
+
+impl InCommon for LocalLimiters {
+    type Common<'a> = Option<&'a dyn Keys>;
+
+    fn common<S: Listed>(one: &OnceLock<LocalLimiter<S>>) -> Option<&dyn Keys> {
+        one.get().map(|limiter| limiter as _)
+    }
+}
+
+/// The keys of one strategy.
+trait Keys {
+    fn len(&self) -> usize;
+    fn forget_stale(&self, stale_for: Duration);
+}
+
+impl<S: Listed> Keys for LocalLimiter<S> {
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    fn forget_stale(&self, stale_for: Duration) {
+        self.forget_stale(stale_for);
     }
 }
 
 impl LocalRateLimiterProvider {
-    pub(crate) fn new(options: LocalRateLimiterOptions, config: LimiterConfig) -> Self {
-        Self {
-            options,
-            config,
-            absolute: OnceLock::new(),
-            suppressed: OnceLock::new(),
-            token_bucket: OnceLock::new(),
-            sliding_window: OnceLock::new(),
-            fixed_window: OnceLock::new(),
-            abuse: OnceLock::new(),
-            concurrency: OnceLock::new(),
-        }
+    pub(crate) fn new(windows: WindowOptions, config: LimiterConfig) -> Self {
+        Self { windows, config, limiters: PerStrategy::new(&LocalLimiters) }
     }
 
-    /// Returns the limiter of sliding windows with strict limits.
+    /// Returns the limiter of the strategy `S`.
+    #[doc(hidden)]
     #[inline]
-    pub fn absolute(&self) -> &AbsoluteLocalRateLimiter {
-        self.absolute.get_or_init(|| AbsoluteLocalRateLimiter::new(self.config.limiter(), self.options))
+    pub fn limiter<S: Listed>(&self) -> &LocalLimiter<S> {
+        self.limiters.get::<S>().get_or_init(|| self.new_limiter())
     }
 
-    /// Returns the limiter of sliding windows that deny a growing share of the calls above their limits.
-    #[inline]
-    pub fn suppressed(&self) -> &SuppressedLocalRateLimiter {
-        self.suppressed.get_or_init(|| SuppressedLocalRateLimiter::new(self.config.limiter(), self.options))
-    }
-
-    /// Returns the limiter of token buckets with one or more limits.
-    #[inline]
-    pub fn token_bucket(&self) -> &LocalLimiter<TokenBucket> {
-        self.token_bucket.get_or_init(|| self.config.limiter())
-    }
-
-    /// Returns the limiter of sliding-window counters.
-    #[inline]
-    pub fn sliding_window(&self) -> &LocalLimiter<SlidingWindow> {
-        self.sliding_window.get_or_init(|| self.config.limiter())
-    }
-
-    /// Returns the limiter of fixed windows.
-    #[inline]
-    pub fn fixed_window(&self) -> &LocalLimiter<FixedWindow> {
-        self.fixed_window.get_or_init(|| self.config.limiter())
-    }
-
-    /// Returns the limiter of attempts, with blocks.
-    #[inline]
-    pub fn abuse(&self) -> &LocalLimiter<Abuse> {
-        self.abuse.get_or_init(|| self.config.limiter())
-    }
-
-    /// Returns the limiter of units that are held at the same time.
-    #[inline]
-    pub fn concurrency(&self) -> &LocalLimiter<Concurrency> {
-        self.concurrency.get_or_init(|| self.config.limiter())
+    fn new_limiter<S: Listed>(&self) -> LocalLimiter<S> {
+        let LimiterConfig { clock, bound, observer } = self.config.clone();
+        let mut limiter = LocalLimiter::new(clock, bound, observer);
+        limiter.windows = self.windows;
+        limiter
     }
 
     pub(crate) fn observer(&self) -> Option<&Arc<dyn Observer>> {
@@ -132,15 +126,13 @@ impl LocalRateLimiterProvider {
         self.config.clock.now()
     }
 
+    fn keys(&self) -> impl Iterator<Item = &dyn Keys> {
+        self.limiters.each().into_iter().flatten()
+    }
+
     /// Returns the number of keys in memory, of all strategies.
     pub fn len(&self) -> usize {
-        self.absolute.get().map_or(0, |limiter| limiter.len())
-            + self.suppressed.get().map_or(0, |limiter| limiter.len())
-            + self.token_bucket.get().map_or(0, LocalLimiter::len)
-            + self.sliding_window.get().map_or(0, LocalLimiter::len)
-            + self.fixed_window.get().map_or(0, LocalLimiter::len)
-            + self.abuse.get().map_or(0, LocalLimiter::len)
-            + self.concurrency.get().map_or(0, LocalLimiter::len)
+        self.keys().map(Keys::len).sum()
     }
 
     /// Whether no key is in memory.
@@ -150,26 +142,6 @@ impl LocalRateLimiterProvider {
 
     /// Forgets, in every strategy, the keys that have been equivalent to fresh ones for `stale_for`.
     pub fn forget_stale(&self, stale_for: Duration) {
-        if let Some(limiter) = self.absolute.get() {
-            limiter.forget_stale(stale_for);
-        }
-        if let Some(limiter) = self.suppressed.get() {
-            limiter.forget_stale(stale_for);
-        }
-        if let Some(limiter) = self.token_bucket.get() {
-            limiter.forget_stale(stale_for);
-        }
-        if let Some(limiter) = self.sliding_window.get() {
-            limiter.forget_stale(stale_for);
-        }
-        if let Some(limiter) = self.fixed_window.get() {
-            limiter.forget_stale(stale_for);
-        }
-        if let Some(limiter) = self.abuse.get() {
-            limiter.forget_stale(stale_for);
-        }
-        if let Some(limiter) = self.concurrency.get() {
-            limiter.forget_stale(stale_for);
-        }
+        self.keys().for_each(|keys| keys.forget_stale(stale_for));
     }
 }

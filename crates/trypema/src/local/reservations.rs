@@ -13,7 +13,7 @@ use std::time::Duration;
 use tables::{LockedTables, TableCheck, TableDecision, TableLocation, duration_between};
 
 use super::map::NewState;
-use super::multi::{HasLocalLimiter, TakeOptions};
+use super::multi::TakeOptions;
 use super::provider::LocalRateLimiterProvider;
 use crate::check::{Check, TakeResponse, validate};
 use crate::clock::Timestamp;
@@ -25,7 +25,8 @@ use crate::reservation::{
 };
 use crate::strategy::reservations::{Entry, EntryState, ReservationTable, ReserveAttempt, Undoing};
 use crate::strategy::{
-    ConcurrencyLimit, Limit, Payment, RETRY_AFTER, Recorded, RecordedUnits, Spend, Strategy, with_strategy,
+    Concurrency, ConcurrencyLimit, Payment, RETRY_AFTER, Recorded, RecordedUnits, Spend, Strategy,
+    with_strategy,
 };
 use crate::units::MAX_EXACT;
 
@@ -187,7 +188,7 @@ impl LocalRateLimiterProvider {
     /// Takes the cost of one counter. Returns the decision, and the units that were recorded.
     fn spend_recorded(&self, check: &Check<'_>) -> (Decision, Option<RecordedUnits>) {
         with_strategy!(check.limit, |S, limit| {
-            let limiter = HasLocalLimiter::<S>::limiter(self);
+            let limiter = self.limiter::<S>();
             let spent = limiter.spend_recorded(check.key, limit, check.spend());
             (S::core(&spent.decision), spent.receipt)
         })
@@ -197,7 +198,7 @@ impl LocalRateLimiterProvider {
     /// counters are the tables, whose shards are locked.
     fn usage(&self, check: &Check<'_>) -> Decision {
         with_strategy!(check.limit, |S, limit| {
-            let limiter = HasLocalLimiter::<S>::limiter(self);
+            let limiter = self.limiter::<S>();
             S::core(&limiter.peek_at(check.key, limit, Spend::NOTHING).decision(limit))
         })
     }
@@ -261,14 +262,14 @@ impl LocalRateLimiterProvider {
     /// Refunds the units that were reserved and not spent, or counts those that were spent beyond it. Returns
     /// the units refunded.
     fn count_difference(&self, check: &Check<'_>, entry: &Entry, counted: u64) -> u64 {
-        if let Limit::Concurrency(_) = check.limit {
+        if check.limit.is_held() {
             return entry.units;
         }
         if counted > entry.units {
             // The table is locked, so the observer is not notified.
             let spend = Spend { cost: counted - entry.units, payment: Payment::Debit };
             with_strategy!(check.limit, |S, limit| {
-                HasLocalLimiter::<S>::limiter(self).spend_at(check.key, limit, spend);
+                self.limiter::<S>().spend_at(check.key, limit, spend);
             });
         }
         let units = entry.units.saturating_sub(counted);
@@ -278,7 +279,7 @@ impl LocalRateLimiterProvider {
         with_strategy!(check.limit, |S, limit| {
             let recorded = Recorded { at: entry.recorded, origin: entry.origin };
             let unspent = RecordedUnits { recorded, units };
-            HasLocalLimiter::<S>::limiter(self).refund_recorded(check.key, limit, unspent)
+            self.limiter::<S>().refund_recorded(check.key, limit, unspent)
         })
     }
 
@@ -308,12 +309,8 @@ impl LocalRateLimiterProvider {
         let table = shard.find(location.key.hash, &location.key.key);
         let had_table = table.is_some_and(|table| !table.is_empty());
         location.map.remove(&mut shard, &location.key);
-        let had_state = match check.limit {
-            Limit::Concurrency(_) => false,
-            limit => with_strategy!(limit, |S, _limit| {
-                HasLocalLimiter::<S>::limiter(self).reset_counter(check.key)
-            }),
-        };
+        let had_state = !check.limit.is_held()
+            && with_strategy!(check.limit, |S, _limit| self.limiter::<S>().reset_counter(check.key));
         had_table || had_state
     }
 
@@ -322,9 +319,9 @@ impl LocalRateLimiterProvider {
     }
 
     fn locate_table<'p>(&'p self, check: &Check<'p>) -> TableLocation<'p> {
-        let map = match check.limit {
-            Limit::Concurrency(_) => &self.concurrency().map,
-            limit => with_strategy!(limit, |S, _limit| HasLocalLimiter::<S>::limiter(self).tables()),
+        let map = match check.limit.is_held() {
+            true => &self.limiter::<Concurrency>().map,
+            false => with_strategy!(check.limit, |S, _limit| self.limiter::<S>().tables()),
         };
         let key = map.hash_key(check.key);
         TableLocation { map, shard: map.shard_index(key.hash), key }
@@ -333,10 +330,7 @@ impl LocalRateLimiterProvider {
 
 /// Returns the limit of the table of a check, as the map of tables needs it.
 fn limit_of_table(check: &Check<'_>) -> ConcurrencyLimit {
-    match check.limit {
-        Limit::Concurrency(limit) => *limit,
-        _ => ConcurrencyLimit::of_table(),
-    }
+    check.limit.held().copied().unwrap_or_else(ConcurrencyLimit::of_table)
 }
 
 /// Returns the time at which a reservation expires, which may be later than any that a clock can show.

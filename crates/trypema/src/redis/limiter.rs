@@ -19,7 +19,7 @@ use crate::decision::{Decision, DecisionTime};
 use crate::error::TrypemaError;
 use crate::local::Granted;
 use crate::observer::{Event, Failure};
-use crate::strategy::{Call, Concurrency, Strategy, Wire};
+use crate::strategy::{Call, Strategy, Wire};
 use crate::waiting::WaitQueues;
 
 /// A limiter of one strategy, shared through Redis by every process that uses the same server and prefix.
@@ -294,8 +294,8 @@ impl<S: Wire> RedisLimiter<S> {
         let helpers = match args.verb {
             Verb::Reserve | Verb::Refund => vec![resets_name(&state)],
             Verb::Reset | Verb::Unblock => vec![resets_name(&state), reservations_name(&state)],
-            // The state of a concurrency limit is a table of reservations itself.
-            Verb::Hold | Verb::Settle | Verb::Renew | Verb::Holders if S::NUMBER != Concurrency::NUMBER => {
+            // Otherwise the state is a table of reservations itself.
+            Verb::Hold | Verb::Settle | Verb::Renew | Verb::Holders if !S::IS_HELD => {
                 vec![reservations_name(&state)]
             }
             Verb::Lease => {
@@ -393,7 +393,7 @@ impl<S: Wire> RedisLimiter<S> {
 
     /// Returns the start time of a call, if there is an observer that needs it.
     pub(crate) fn started(&self) -> Option<Timestamp> {
-        self.store.observer().map(|_| ClockSource::System.now())
+        self.store.started()
     }
 
     /// Notifies the observer of a decision.

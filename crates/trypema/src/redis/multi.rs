@@ -17,7 +17,6 @@ use super::failure::{RedisFailure, RedisFailureKind};
 #[cfg(feature = "rules")]
 use super::fallback::OnFailure;
 use super::key::RedisKey;
-use super::limiter::RedisLimiter;
 use super::protocol::{CheckReply, CheckRequest, Verb};
 use super::provider::RedisRateLimiterProvider;
 use super::receipt::RedisReceipt;
@@ -32,12 +31,7 @@ use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
 use crate::observer::{Event, Failure};
-use crate::strategy::{LimitOf, Payment, Spend, Strategy, Wire, with_strategy};
-
-/// A provider that has a limiter of strategy `S`.
-pub(crate) trait HasRedisLimiter<S: LimitOf + Wire> {
-    fn limiter(&self) -> &RedisLimiter<S>;
-}
+use crate::strategy::{Payment, Spend, Strategy, with_strategy};
 
 /// A check with its encoded key.
 #[derive(Debug, Clone)]
@@ -345,7 +339,7 @@ impl RedisRateLimiterProvider {
     ) -> Option<Decision> {
         let key = RedisKey::encode(check.key);
         with_strategy!(check.limit, |S, limit| {
-            let limiter = HasRedisLimiter::<S>::limiter(self);
+            let limiter = self.limiter::<S>();
             let decided = limiter.fallback.decide(on_failure, VerbCall::new(&key, limit, args))?;
             let decision = S::core(&decided);
             if args.verb == Verb::Take {
@@ -358,7 +352,7 @@ impl RedisRateLimiterProvider {
     fn check_request(&self, keyed: &KeyedCheck<'_>, verb: Verb) -> CheckRequest {
         let args = VerbArgs::new(verb, keyed.check.cost).with_payment(keyed.payment);
         with_strategy!(keyed.check.limit, |S, limit| {
-            HasRedisLimiter::<S>::limiter(self).check_request(&keyed.key, Some(limit), args)
+            self.limiter::<S>().check_request(&keyed.key, Some(limit), args)
         })
     }
 
@@ -369,7 +363,7 @@ impl RedisRateLimiterProvider {
         options: &CallOptions,
     ) -> Result<(), RedisFailure> {
         with_strategy!(keyed.check.limit, |S, limit| {
-            HasRedisLimiter::<S>::limiter(self).charge_outage_units(&keyed.key, limit, options.clone()).await
+            self.limiter::<S>().charge_outage_units(&keyed.key, limit, options.clone()).await
         })
     }
 
@@ -392,7 +386,7 @@ impl RedisRateLimiterProvider {
     ) -> DecidedCheckResult {
         let args = VerbArgs::new(Verb::Take, spend.cost).with_payment(spend.payment);
         with_strategy!(keyed.check.limit, |S, limit| {
-            let limiter = HasRedisLimiter::<S>::limiter(self);
+            let limiter = self.limiter::<S>();
             let reserved = limiter.reservation(&keyed.key, limit, limiter.read(limit, args, reply.clone())?);
             let receipt = reserved.receipt.filter(|_| verb == Verb::Reserve);
             Ok(DecidedCheck { decision: S::core(&reserved.decision), receipt })
@@ -424,33 +418,3 @@ impl RedisRateLimiterProvider {
         error
     }
 }
-
-/// Implements `$trait` for `$provider`, with the field of each strategy's limiter.
-macro_rules! has_limiter {
-    ($trait:ident, $provider:ident, $limiter:ident, $($strategy:ident: $field:ident),+ $(,)?) => {
-        $(
-            impl $trait<$crate::strategy::$strategy> for $provider {
-                fn limiter(&self) -> &$limiter<$crate::strategy::$strategy> {
-                    &self.$field
-                }
-            }
-        )+
-    };
-    ($trait:ident, $provider:ident, $limiter:ident) => {
-        $crate::redis::has_limiter! {
-            $trait,
-            $provider,
-            $limiter,
-            Absolute: absolute,
-            Suppressed: suppressed,
-            TokenBucket: token_bucket,
-            SlidingWindow: sliding_window,
-            FixedWindow: fixed_window,
-            Abuse: abuse,
-            Concurrency: concurrency,
-        }
-    };
-}
-pub(crate) use has_limiter;
-
-has_limiter!(HasRedisLimiter, RedisRateLimiterProvider, RedisLimiter);

@@ -1,16 +1,16 @@
-//! `rl.redis()`: the seven strategies, shared through Redis.
+//! `rl.redis()`: all strategies, shared through Redis.
 
 use std::sync::Arc;
 
-use super::compat::{AbsoluteRedisRateLimiter, SuppressedRedisRateLimiter};
 use super::failure::RedisFailure;
 use super::key::RedisKey;
 use super::limiter::RedisLimiter;
 use super::permissions::MissingPermission;
 use super::store::{Store, StoreConfig};
 use super::transport::RedisStats;
+use crate::clock::Timestamp;
 use crate::error::TrypemaError;
-use crate::strategy::{Abuse, Concurrency, FixedWindow, SlidingWindow, TokenBucket};
+use crate::strategy::{Family, Listed, Make, PerStrategy};
 use crate::units::{HardLimitFactor, RateGroupSizeMs, WindowSizeSeconds};
 
 /// The options of a limiter with Redis in the trypema 1.x API: the connection, and the window of `inc` for
@@ -43,41 +43,43 @@ impl std::fmt::Debug for RedisRateLimiterOptions {
     }
 }
 
-/// The window and related settings of `inc`.
-#[derive(Debug, Clone, Copy)]
-pub struct WindowOptions {
-    pub(crate) window: WindowSizeSeconds,
-    pub(crate) group: RateGroupSizeMs,
-    pub(crate) factor: HardLimitFactor,
-}
-
 /// The limiters of all strategies, shared through Redis. Each strategy has its own counters, even for equal
 /// keys.
 #[derive(Debug, Clone)]
 pub struct RedisRateLimiterProvider {
     pub(super) store: Arc<Store>,
-    pub(super) absolute: AbsoluteRedisRateLimiter,
-    pub(super) suppressed: SuppressedRedisRateLimiter,
-    pub(super) token_bucket: RedisLimiter<TokenBucket>,
-    pub(super) sliding_window: RedisLimiter<SlidingWindow>,
-    pub(super) fixed_window: RedisLimiter<FixedWindow>,
-    pub(super) abuse: RedisLimiter<Abuse>,
-    pub(super) concurrency: RedisLimiter<Concurrency>,
+    limiters: Arc<PerStrategy<RedisLimiters>>,
+}
+
+/// The limiter of each strategy.
+#[derive(Debug)]
+struct RedisLimiters;
+
+impl Family for RedisLimiters {
+    type Of<S: Listed> = RedisLimiter<S>;
+}
+
+impl Make<RedisLimiters> for Arc<Store> {
+    fn make<S: Listed>(&self) -> RedisLimiter<S> {
+        RedisLimiter::new(Self::clone(self))
+    }
 }
 
 impl RedisRateLimiterProvider {
-    pub(crate) fn new(windows: WindowOptions, config: StoreConfig) -> Self {
+    pub(crate) fn new(config: StoreConfig) -> Self {
         let store = Arc::new(Store::new(config));
-        Self {
-            absolute: AbsoluteRedisRateLimiter::new(RedisLimiter::new(Arc::clone(&store)), windows),
-            suppressed: SuppressedRedisRateLimiter::new(RedisLimiter::new(Arc::clone(&store)), windows),
-            token_bucket: RedisLimiter::new(Arc::clone(&store)),
-            sliding_window: RedisLimiter::new(Arc::clone(&store)),
-            fixed_window: RedisLimiter::new(Arc::clone(&store)),
-            abuse: RedisLimiter::new(Arc::clone(&store)),
-            concurrency: RedisLimiter::new(Arc::clone(&store)),
-            store,
-        }
+        Self { limiters: Arc::new(PerStrategy::new(&store)), store }
+    }
+
+    /// Returns the limiter of the strategy `S`.
+    #[doc(hidden)]
+    pub fn limiter<S: Listed>(&self) -> &RedisLimiter<S> {
+        self.limiters.get::<S>()
+    }
+
+    /// Returns the start time of a call, if there is an observer that needs it.
+    pub(crate) fn started(&self) -> Option<Timestamp> {
+        self.store.started()
     }
 
     /// Returns the state of the connection, for metrics.
@@ -114,40 +116,5 @@ impl RedisRateLimiterProvider {
         has_leases: bool,
     ) -> Result<Vec<MissingPermission>, RedisFailure> {
         self.store.missing_permissions(has_leases).await
-    }
-
-    /// Returns the limiter of sliding windows with strict limits.
-    pub fn absolute(&self) -> &AbsoluteRedisRateLimiter {
-        &self.absolute
-    }
-
-    /// Returns the limiter of sliding windows that shed load gradually.
-    pub fn suppressed(&self) -> &SuppressedRedisRateLimiter {
-        &self.suppressed
-    }
-
-    /// Returns the limiter of token buckets with one or more limits.
-    pub fn token_bucket(&self) -> &RedisLimiter<TokenBucket> {
-        &self.token_bucket
-    }
-
-    /// Returns the limiter of sliding-window counters.
-    pub fn sliding_window(&self) -> &RedisLimiter<SlidingWindow> {
-        &self.sliding_window
-    }
-
-    /// Returns the limiter of fixed windows.
-    pub fn fixed_window(&self) -> &RedisLimiter<FixedWindow> {
-        &self.fixed_window
-    }
-
-    /// Returns the limiter of attempts, which blocks keys that exceed their limits.
-    pub fn abuse(&self) -> &RedisLimiter<Abuse> {
-        &self.abuse
-    }
-
-    /// Returns the limiter of units that are held at the same time.
-    pub fn concurrency(&self) -> &RedisLimiter<Concurrency> {
-        &self.concurrency
     }
 }

@@ -17,6 +17,7 @@ use super::transport::{Probe, RedisConnection, RedisStats, slot_of};
 use crate::clock::{Clock, ClockSource, SystemClock, Timestamp};
 use crate::error::TrypemaError;
 use crate::observer::{Observer, StoreCall};
+use crate::strategy::WindowOptions;
 
 /// The number of batchers above which idle ones are dropped.
 const MAX_IDLE_BATCHERS: usize = 1_024;
@@ -31,6 +32,8 @@ pub(crate) struct StoreConfig {
     /// The clock that scripts use in place of the server's, if the limiter was built with one.
     pub(crate) clock: Option<ClockSource>,
     pub(crate) observer: Option<Arc<dyn Observer>>,
+    /// The window of `inc`.
+    pub(crate) windows: WindowOptions,
 }
 
 impl StoreConfig {
@@ -89,6 +92,15 @@ impl Store {
 
     pub(super) fn observer(&self) -> Option<&Arc<dyn Observer>> {
         self.config.observer.as_ref()
+    }
+
+    /// Returns the start time of a call, if there is an observer that needs it.
+    pub(super) fn started(&self) -> Option<Timestamp> {
+        self.observer().map(|_| ClockSource::System.now())
+    }
+
+    pub(super) fn windows(&self) -> &WindowOptions {
+        &self.config.windows
     }
 
     /// Returns the failure policy. For [`OnFailure::Local`], the number of instances is at least the number

@@ -4,7 +4,6 @@
 //! from a file and rules from a database.
 
 mod candidates;
-mod limit;
 mod overrides;
 
 use std::collections::BTreeMap;
@@ -14,7 +13,7 @@ use std::time::Duration;
 
 use super::address::CanonicalNetwork;
 use super::condition::{CompiledCondition, Condition};
-use super::definition::{Action, IfMissing, KeyVerdict, Numbers, Rule, Rules, Scope};
+use super::definition::{Action, IfMissing, KeyVerdict, Rule, Rules, Scope};
 use super::endpoint::{EndpointPattern, canonical, upper_case_method};
 use super::index::{ConditionKey, IndexProperties, Map};
 use super::pattern::{placeholders, problem_with_name};
@@ -54,8 +53,8 @@ pub(super) fn compile_partly(written: &Rules, replaced: &[&FieldPath]) -> (RuleS
 /// Compiles rules and collects their problems. It continues after a problem, so that one run reports all of
 /// them.
 #[derive(Default)]
-struct Compiler<'r> {
-    problems: Problems,
+pub(super) struct Compiler<'r> {
+    pub(super) problems: Problems,
     attributes: Map<Box<str>, u16>,
     /// The declared units.
     units: Vec<Box<str>>,
@@ -112,7 +111,7 @@ impl Compiler<'_> {
         let conditions = self.conditions(rule, placeholders.as_deref(), field);
         self.check_unit(rule, field);
         self.check_delay(rule, field);
-        let limit = self.limit(&rule.strategy, &field.then("strategy"));
+        let limit = rule.strategy.compile(self, &field.then("strategy"));
         Some(CompiledRule {
             rule: rule.clone(),
             limit: limit?,
@@ -284,7 +283,7 @@ impl Compiler<'_> {
                 format!("unit {given:?} is not declared: add it to `units`, or use one of {declared}"),
             );
         }
-        if let Some(reason) = problem_with_postpaid(&rule.strategy).filter(|_| rule.postpaid) {
+        if let Some(reason) = rule.strategy.against_postpaid().filter(|_| rule.postpaid) {
             self.refuse(&field.then("postpaid"), reason);
         }
     }
@@ -369,7 +368,7 @@ impl Compiler<'_> {
         }
     }
 
-    fn refuse(&mut self, field: &FieldPath, reason: impl Into<String>) {
+    pub(super) fn refuse(&mut self, field: &FieldPath, reason: impl Into<String>) {
         if !self.is_replaced(field) && !self.has_replaced(field) {
             self.problems.push(RuleProblem::new(field.clone(), reason));
         }
@@ -381,7 +380,7 @@ impl Compiler<'_> {
     }
 
     /// Whether a field contains a placeholder.
-    fn has_replaced(&self, field: &FieldPath) -> bool {
+    pub(super) fn has_replaced(&self, field: &FieldPath) -> bool {
         self.replaced.iter().any(|replaced| replaced.is_within(field))
     }
 
@@ -396,17 +395,6 @@ impl Compiler<'_> {
     fn name_rule(&mut self, first: usize, id: &str) {
         let id: String = id.chars().take(MAX_ID_BYTES).collect();
         self.problems.listed_mut().iter_mut().skip(first).for_each(|problem| problem.rule = Some(id.clone()));
-    }
-}
-
-/// Returns the reason why a rule with this strategy cannot be postpaid.
-fn problem_with_postpaid(strategy: &Numbers) -> Option<&'static str> {
-    match strategy {
-        Numbers::Abuse(_) => Some("the strategy abuse counts attempts, which have no later cost"),
-        Numbers::Concurrency(_) => {
-            Some("the strategy concurrency limits what is held at the moment: nothing is counted afterwards")
-        }
-        _ => None,
     }
 }
 

@@ -14,7 +14,7 @@ use super::verdict::{RuleOutcome, Verdict};
 use crate::check::Check;
 use crate::decision::Decision;
 use crate::error::TrypemaError;
-use crate::strategy::Limit;
+use crate::strategy::ConcurrencyLimit;
 
 /// The rules that apply to a request, with their counters. The verdict has no decisions yet, except for rules
 /// that need no counter.
@@ -128,10 +128,8 @@ impl Plan {
     pub(super) fn shortest_hold(&self) -> Option<Duration> {
         let holds = self.verdict.outcomes.iter().enumerate().filter_map(|(index, outcome)| {
             let rule = self.verdict.set.at(outcome.rule)?;
-            match rule.limit_of(self.verdict.key(index)) {
-                Limit::Concurrency(limit) if !rule.rule.is_shadow() => Some(limit.hold()),
-                _ => None,
-            }
+            let held = rule.limit_of(self.verdict.key(index)).held().filter(|_| !rule.rule.is_shadow());
+            held.map(ConcurrencyLimit::hold)
         });
         holds.min()
     }
@@ -141,7 +139,7 @@ impl Plan {
         let is_slot = |outcome: &usize| {
             let rule =
                 self.verdict.outcomes.get(*outcome).and_then(|outcome| self.verdict.set.at(outcome.rule));
-            rule.is_some_and(|rule| matches!(rule.limit, Limit::Concurrency(_)))
+            rule.is_some_and(|rule| rule.limit.is_held())
         };
         outcomes.iter().copied().filter(is_slot).collect()
     }
@@ -267,7 +265,7 @@ impl Checks<'_> {
     /// Returns the same checks, with a cost of 0 for abuse rules: they are only checked for a block, because
     /// an attempt counts only once it has failed.
     pub(super) fn for_peek(mut self) -> Self {
-        for check in self.checks.iter_mut().filter(|check| matches!(check.limit, Limit::Abuse(_))) {
+        for check in self.checks.iter_mut().filter(|check| check.limit.counts_attempts()) {
             check.cost = 0;
         }
         self

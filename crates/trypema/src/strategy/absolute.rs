@@ -8,7 +8,7 @@ mod wire;
 use std::time::Duration;
 
 use super::series::{AfterWait, JoinResult, NewUnits, Series, View, WindowAt, bounded_group_us};
-use super::{Call, Refund, Strategy};
+use super::{Call, Refund, SharedState, Strategy};
 use crate::clock::{Span, Timestamp};
 use crate::decision::{Decision, DecisionTime, NEVER};
 use crate::error::TrypemaError;
@@ -150,12 +150,7 @@ pub struct AbsoluteState {
     capacity: u64,
 }
 
-impl AbsoluteState {
-    /// Replaces the capacity that sticky limits apply.
-    pub(crate) fn set_capacity(&mut self, capacity: u64) {
-        self.capacity = capacity;
-    }
-}
+impl AbsoluteState {}
 
 /// The outcome of the absolute strategy.
 #[derive(Debug, Clone, Copy)]
@@ -193,8 +188,20 @@ impl AbsoluteOutcome {
     }
 }
 
+impl SharedState<AbsoluteLimit> for AbsoluteState {
+    fn adopt(&mut self, limit: &AbsoluteLimit) {
+        if !limit.is_of_live_state() {
+            self.capacity = limit.capacity;
+        }
+    }
+
+    fn condensed(&self, limit: &AbsoluteLimit, now: Timestamp) -> Self {
+        let series = self.series.condensed(now.as_micros(), &[limit.window_us]);
+        Self { series, capacity: self.capacity }
+    }
+}
+
 impl Strategy for Absolute {
-    const NAME: &'static str = "absolute";
     type Limit = AbsoluteLimit;
     type State = AbsoluteState;
     type Outcome = AbsoluteOutcome;
@@ -284,17 +291,6 @@ impl Strategy for Absolute {
 
     fn recorded_units(_: &AbsoluteLimit, outcome: &AbsoluteOutcome, call: Call) -> u64 {
         call.units_to_record(outcome.view.used, MAX_EXACT)
-    }
-
-    fn adopt(limit: &AbsoluteLimit, state: &mut AbsoluteState) {
-        if !limit.is_of_live_state() {
-            state.capacity = limit.capacity;
-        }
-    }
-
-    fn condensed(limit: &AbsoluteLimit, state: &AbsoluteState, now: Timestamp) -> AbsoluteState {
-        let series = state.series.condensed(now.as_micros(), &[limit.window_us]);
-        AbsoluteState { series, capacity: state.capacity }
     }
 
     fn available(limit: &AbsoluteLimit, state: &AbsoluteState, call: Call) -> u64 {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use blocks::Blocks;
 
 use super::series::{NewUnits, Series, View, WindowAt};
-use super::{Call, Refund, Strategy};
+use super::{Call, Refund, SharedState, Strategy};
 use crate::clock::{Span, Timestamp};
 use crate::decision::{AbuseDecision, Attempts, BlockScope, Decision, DecisionTime, NEVER};
 use crate::error::TrypemaError;
@@ -175,9 +175,24 @@ pub struct AbuseOutcome {
     view: View,
 }
 
+impl SharedState<AbuseLimit> for AbuseState {
+    fn condensed(&self, limit: &AbuseLimit, now: Timestamp) -> Self {
+        let now = now.as_micros().max(self.last());
+        let attempts = self.attempts.condensed(now, &[limit.temp.window_us, limit.long.window_us]);
+        Self { attempts, blocks: self.blocks, last: self.last }
+    }
+
+    fn merge_blocks(&mut self, other: &Self) {
+        self.blocks.extend(BlockScope::Temp, other.blocks.temp_ends_at);
+        self.blocks.extend(BlockScope::Long, other.blocks.long_ends_at);
+    }
+}
+
 impl Strategy for Abuse {
-    const NAME: &'static str = "abuse";
     const COUNTS_DENIALS: bool = true;
+    const COUNTS_ATTEMPTS: bool = true;
+    const AGAINST_POSTPAID: Option<&'static str> =
+        Some("the strategy abuse counts attempts, which have no later cost");
     type Limit = AbuseLimit;
     type State = AbuseState;
     type Outcome = AbuseOutcome;
@@ -265,17 +280,6 @@ impl Strategy for Abuse {
 
     fn recorded_at(_: &AbuseLimit, outcome: &AbuseOutcome, _: Call) -> Timestamp {
         Timestamp::derived(outcome.at)
-    }
-
-    fn condensed(limit: &AbuseLimit, state: &AbuseState, now: Timestamp) -> AbuseState {
-        let now = now.as_micros().max(state.last());
-        let attempts = state.attempts.condensed(now, &[limit.temp.window_us, limit.long.window_us]);
-        AbuseState { attempts, blocks: state.blocks, last: state.last }
-    }
-
-    fn merge_blocks(state: &mut AbuseState, other: &AbuseState) {
-        state.blocks.extend(BlockScope::Temp, other.blocks.temp_ends_at);
-        state.blocks.extend(BlockScope::Long, other.blocks.long_ends_at);
     }
 
     fn available(limit: &AbuseLimit, state: &AbuseState, call: Call) -> u64 {

@@ -8,7 +8,7 @@ mod wire;
 use std::time::Duration;
 
 use super::reservations::{Entry, MAX_HOLD, ReservationTable};
-use super::{Call, Refund, Strategy};
+use super::{Call, Refund, SharedState, Strategy};
 use crate::clock::{Span, Timestamp};
 use crate::decision::{Decision, DecisionTime, NEVER};
 use crate::error::TrypemaError;
@@ -71,6 +71,11 @@ impl ConcurrencyLimit {
         Duration::from_micros(self.hold_us)
     }
 
+    /// Returns the same, as the window of the limit.
+    pub(super) fn window(&self) -> Duration {
+        self.hold()
+    }
+
     /// Returns the time from which `call` holds its units for the usual time: at most one hold ahead, because
     /// more would look like a clock that went back.
     fn recorded_at(&self, call: Call) -> u64 {
@@ -127,8 +132,22 @@ struct HeldUnits {
     latest: u64,
 }
 
+impl SharedState<ConcurrencyLimit> for ConcurrencyState {
+    /// Returns a table with a single entry that holds as many units for as long as any entry of this one.
+    fn condensed(&self, _: &ConcurrencyLimit, now: Timestamp) -> Self {
+        let mut table = Self::default();
+        let units = self.held(now);
+        if units > 0 {
+            table.insert(Entry::anonymous(units, now, self.latest_expiry()));
+        }
+        table
+    }
+}
+
 impl Strategy for Concurrency {
-    const NAME: &'static str = "concurrency";
+    const IS_HELD: bool = true;
+    const AGAINST_POSTPAID: Option<&'static str> =
+        Some("the strategy concurrency limits what is held at the moment: nothing is counted afterwards");
     type Limit = ConcurrencyLimit;
     type State = ConcurrencyState;
     type Outcome = ConcurrencyOutcome;
@@ -189,10 +208,6 @@ impl Strategy for Concurrency {
 
     fn recorded_at(limit: &ConcurrencyLimit, _: &ConcurrencyOutcome, call: Call) -> Timestamp {
         Timestamp::derived(limit.recorded_at(call))
-    }
-
-    fn condensed(_: &ConcurrencyLimit, table: &ConcurrencyState, now: Timestamp) -> ConcurrencyState {
-        table.condensed(now)
     }
 
     fn available(limit: &ConcurrencyLimit, table: &ConcurrencyState, call: Call) -> u64 {

@@ -17,7 +17,7 @@ use windows::{Bounds, Windows};
 
 use super::aligned::AlignedWindow;
 use super::origin::{CountId, NumberPair, Origin};
-use super::{Call, Refund, Strategy};
+use super::{Call, Refund, SharedState, Strategy};
 use crate::clock::{Span, Timestamp};
 use crate::decision::{Decision, DecisionTime, NEVER};
 use crate::error::TrypemaError;
@@ -132,8 +132,9 @@ pub struct FixedWindowOutcome {
     ends_at: u64,
 }
 
+impl SharedState<FixedWindowLimit> for FixedWindowState {}
+
 impl Strategy for FixedWindow {
-    const NAME: &'static str = "fixed_window";
     type Limit = FixedWindowLimit;
     type State = FixedWindowState;
     type Outcome = FixedWindowOutcome;

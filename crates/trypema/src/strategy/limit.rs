@@ -1,4 +1,4 @@
-//! A limit whose strategy is chosen at run time.
+//! The table of strategies, and a limit whose strategy is chosen at run time.
 
 use std::time::Duration;
 
@@ -7,6 +7,30 @@ use super::{
     SuppressedLimit, TokenBucketLimits,
 };
 use crate::clock::Timestamp;
+
+/// The table of strategies. Runs the macro in brackets with the tokens behind it and a row for each strategy: its
+/// number in the scripts of Redis, its type, its name, and the type of its limits.
+///
+/// Every list of strategies is made from it. Code of a strategy is never inside a macro.
+#[cfg_attr(feature = "unstable-testkit", doc(hidden), macro_export)]
+macro_rules! for_each_strategy {
+    ([$($callback:tt)+] $($arguments:tt)*) => {
+        $($callback)+! {
+            $($arguments)*
+            1 Absolute absolute AbsoluteLimit;
+            2 Suppressed suppressed SuppressedLimit;
+            3 TokenBucket token_bucket TokenBucketLimits;
+            4 SlidingWindow sliding_window SlidingWindowLimit;
+            5 FixedWindow fixed_window FixedWindowLimit;
+            6 Abuse abuse AbuseLimit;
+            7 Concurrency concurrency ConcurrencyLimit;
+        }
+    };
+}
+#[cfg(not(feature = "unstable-testkit"))]
+pub(crate) use for_each_strategy;
+#[cfg(feature = "unstable-testkit")]
+pub use for_each_strategy;
 
 /// A limit of any strategy.
 ///
@@ -39,41 +63,25 @@ pub enum Limit {
 
 /// Runs `$body` with `$strategy` as the strategy type of `$limit`, and `$inner` as the limit of that
 /// strategy.
+#[cfg_attr(feature = "unstable-testkit", doc(hidden), macro_export)]
 macro_rules! with_strategy {
     ($limit:expr, |$strategy:ident, $inner:ident| $body:expr) => {
+        $crate::strategy::for_each_strategy! { [$crate::strategy::with_strategy] ($limit, $strategy, $inner, $body) }
+    };
+    (($limit:expr, $strategy:ident, $inner:ident, $body:expr)
+     $($number:literal $type:ident $name:ident $limit_type:ident;)+) => {
         match $limit {
-            $crate::strategy::Limit::Absolute($inner) => {
-                type $strategy = $crate::strategy::Absolute;
+            $($crate::strategy::Limit::$type($inner) => {
+                type $strategy = $crate::strategy::$type;
                 $body
-            }
-            $crate::strategy::Limit::Suppressed($inner) => {
-                type $strategy = $crate::strategy::Suppressed;
-                $body
-            }
-            $crate::strategy::Limit::TokenBucket($inner) => {
-                type $strategy = $crate::strategy::TokenBucket;
-                $body
-            }
-            $crate::strategy::Limit::SlidingWindow($inner) => {
-                type $strategy = $crate::strategy::SlidingWindow;
-                $body
-            }
-            $crate::strategy::Limit::FixedWindow($inner) => {
-                type $strategy = $crate::strategy::FixedWindow;
-                $body
-            }
-            $crate::strategy::Limit::Abuse($inner) => {
-                type $strategy = $crate::strategy::Abuse;
-                $body
-            }
-            $crate::strategy::Limit::Concurrency($inner) => {
-                type $strategy = $crate::strategy::Concurrency;
-                $body
-            }
+            })+
         }
     };
 }
+#[cfg(not(feature = "unstable-testkit"))]
 pub(crate) use with_strategy;
+#[cfg(feature = "unstable-testkit")]
+pub use with_strategy;
 
 impl Limit {
     /// Returns the strategy's name.
@@ -93,55 +101,133 @@ impl Limit {
     /// lower threshold. For a calendar, it is the usual length of its windows: 31 days for months. For a
     /// concurrency limit, it is the longest time for which a holder keeps its units without a renewal.
     pub fn window(&self) -> Duration {
-        match self {
-            Self::Absolute(limit) => limit.window(),
-            Self::Suppressed(limit) => limit.window(),
-            Self::TokenBucket(limits) => {
-                let smallest = limits.as_slice().iter().min_by_key(|limit| limit.capacity());
-                smallest.map(|limit| limit.refill_every()).unwrap_or_default()
-            }
-            Self::SlidingWindow(limit) => limit.window(),
-            Self::FixedWindow(limit) => limit.window(),
-            Self::Abuse(limit) => limit.window(),
-            Self::Concurrency(limit) => limit.hold(),
-        }
+        with_strategy!(self, |_S, limit| limit.window())
+    }
+
+    /// Returns the limit if its units are held, see [`Strategy::IS_HELD`].
+    #[cfg(feature = "rules")]
+    pub(crate) fn held(&self) -> Option<&ConcurrencyLimit> {
+        super::Concurrency::limit_of(self)
+    }
+
+    /// Whether its units are held, see [`Strategy::IS_HELD`].
+    pub(crate) fn is_held(&self) -> bool {
+        with_strategy!(self, |S, _limit| S::IS_HELD)
+    }
+
+    /// Whether it counts attempts, see [`Strategy::COUNTS_ATTEMPTS`].
+    #[cfg(any(feature = "_redis", feature = "http", feature = "rules"))]
+    pub(crate) fn counts_attempts(&self) -> bool {
+        with_strategy!(self, |S, _limit| S::COUNTS_ATTEMPTS)
+    }
+
+    /// Whether it records admitted calls that another limit denies, see [`Strategy::COUNTS_DENIED_ELSEWHERE`].
+    #[cfg(any(feature = "_redis", feature = "rules"))]
+    pub(crate) fn counts_denied_elsewhere(&self) -> bool {
+        with_strategy!(self, |S, _limit| S::COUNTS_DENIED_ELSEWHERE)
     }
 }
 
-/// A strategy whose limit can be extracted from a [`Limit`].
-pub(crate) trait LimitOf: Strategy {
-    /// Returns the limit, if it belongs to this strategy.
-    fn limit_of(limit: &Limit) -> Option<&Self::Limit>;
+/// The row of a strategy in the table.
+#[derive(Debug, Clone, Copy)]
+pub struct Row {
+    pub number: u8,
+    pub name: &'static str,
 }
 
-macro_rules! limits {
-    ($($name:ident => $limit:ty),+ $(,)?) => {
-        $(
-            impl From<$limit> for Limit {
-                fn from(limit: $limit) -> Self {
-                    Self::$name(limit)
-                }
+/// A type of the table. Only these implement [`Strategy`].
+pub trait Sealed: Sized + std::fmt::Debug {
+    const ROW: Row;
+}
+
+#[cfg(feature = "_redis")]
+use super::Leasable as OnEveryProvider;
+#[cfg(not(feature = "_redis"))]
+use super::Strategy as OnEveryProvider;
+
+/// A strategy of the table, for code that finds the limit or the limiter of a strategy by its type.
+pub trait Listed: OnEveryProvider {
+    /// Returns the limit, if it belongs to this strategy.
+    fn limit_of(limit: &Limit) -> Option<&Self::Limit>;
+
+    /// Returns the value of this strategy.
+    fn find<F: Family>(all: &PerStrategy<F>) -> &F::Of<Self>;
+}
+
+/// A type for each strategy, such as its limiter on one provider.
+pub trait Family: std::fmt::Debug + 'static {
+    /// The type for the strategy `S`.
+    type Of<S: Listed>: std::fmt::Debug;
+}
+
+/// Makes the value of each strategy.
+pub(crate) trait Make<F: Family> {
+    fn make<S: Listed>(&self) -> F::Of<S>;
+}
+
+/// A family whose values have something in common, such as a number of keys.
+pub trait InCommon: Family {
+    type Common<'a>;
+
+    fn common<S: Listed>(one: &Self::Of<S>) -> Self::Common<'_>;
+}
+
+macro_rules! list {
+    ($($number:literal $type:ident $name:ident $limit:ident;)+) => {
+        /// The number of strategies.
+        pub(crate) const STRATEGIES: usize = [$($number),+].len();
+
+        /// A value for each strategy.
+        #[derive(Debug)]
+        pub struct PerStrategy<F: Family> {
+            $($name: F::Of<super::$type>,)+
+        }
+
+        impl<F: Family> PerStrategy<F> {
+            pub(crate) fn new(maker: &impl Make<F>) -> Self {
+                Self { $($name: maker.make::<super::$type>(),)+ }
             }
 
-            impl LimitOf for super::$name {
+            /// Returns the value of the strategy `S`.
+            #[inline(always)]
+            pub(crate) fn get<S: Listed>(&self) -> &F::Of<S> {
+                S::find(self)
+            }
+        }
+
+        impl<F: InCommon> PerStrategy<F> {
+            /// Returns what the values have in common.
+            pub(crate) fn each(&self) -> [F::Common<'_>; STRATEGIES] {
+                [$(F::common::<super::$type>(&self.$name)),+]
+            }
+        }
+
+        $(
+            impl Sealed for super::$type {
+                const ROW: Row = Row { number: $number, name: stringify!($name) };
+            }
+
+            impl Listed for super::$type {
                 #[inline]
                 fn limit_of(limit: &Limit) -> Option<&$limit> {
                     match limit {
-                        Limit::$name(limit) => Some(limit),
+                        Limit::$type(limit) => Some(limit),
                         _ => None,
                     }
+                }
+
+                #[inline(always)]
+                fn find<F: Family>(all: &PerStrategy<F>) -> &F::Of<Self> {
+                    &all.$name
+                }
+            }
+
+            impl From<$limit> for Limit {
+                fn from(limit: $limit) -> Self {
+                    Self::$type(limit)
                 }
             }
         )+
     };
 }
-
-limits! {
-    Absolute => AbsoluteLimit,
-    Suppressed => SuppressedLimit,
-    TokenBucket => TokenBucketLimits,
-    SlidingWindow => SlidingWindowLimit,
-    FixedWindow => FixedWindowLimit,
-    Abuse => AbuseLimit,
-    Concurrency => ConcurrencyLimit,
-}
+for_each_strategy! { [list] }

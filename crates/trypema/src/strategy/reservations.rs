@@ -357,16 +357,6 @@ impl ReservationTable {
         self.held = sum_of_held(&self.entries);
         released
     }
-
-    /// Returns a table with a single entry that holds as many units for as long as any entry of this one.
-    pub(crate) fn condensed(&self, now: Timestamp) -> Self {
-        let mut table = Self::default();
-        let units = self.held(now);
-        if units > 0 {
-            table.insert(Entry::anonymous(units, now, self.latest_expiry()));
-        }
-        table
-    }
 }
 
 fn sum_of_held(entries: &[Entry]) -> u64 {

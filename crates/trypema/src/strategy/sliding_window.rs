@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::aligned::AlignedWindow;
 use super::origin::{CountId, NumberPair, Origin};
-use super::{Call, Recorded, Refund, Strategy};
+use super::{Call, Recorded, Refund, SharedState, Strategy};
 use crate::clock::{Span, Timestamp};
 use crate::decision::{Decision, DecisionTime, NEVER};
 use crate::error::TrypemaError;
@@ -170,8 +170,9 @@ pub struct SlidingWindowOutcome {
     counts: Counts,
 }
 
+impl SharedState<SlidingWindowLimit> for SlidingWindowState {}
+
 impl Strategy for SlidingWindow {
-    const NAME: &'static str = "sliding_window";
     type Limit = SlidingWindowLimit;
     type State = SlidingWindowState;
     type Outcome = SlidingWindowOutcome;

@@ -11,7 +11,7 @@ pub use limit::SuppressedLimit;
 
 use super::absolute::{OverLimit, RetryAt, refund_series};
 use super::series::{JoinResult, NewUnits, Series, View, WindowAt};
-use super::{Call, Refund, Strategy};
+use super::{Call, Refund, SharedState, Strategy};
 use crate::clock::{Span, Timestamp};
 use crate::decision::{Decision, DecisionTime, SuppressedDecision};
 use crate::units::MAX_EXACT;
@@ -41,11 +41,6 @@ pub struct SuppressedState {
 impl SuppressedState {
     fn observed(&self) -> &Series {
         self.observed.as_deref().unwrap_or(&self.accepted)
-    }
-
-    /// Replaces the capacity that sticky limits apply.
-    pub(crate) fn set_capacity(&mut self, capacity: u64) {
-        self.capacity = capacity;
     }
 
     /// Returns the share of calls to admit after `cost` more units are observed at `window`.
@@ -144,9 +139,29 @@ impl SuppressedOutcome {
     }
 }
 
+impl SharedState<SuppressedLimit> for SuppressedState {
+    fn adopt(&mut self, limit: &SuppressedLimit) {
+        if !limit.window.is_of_live_state() {
+            self.capacity = limit.window.capacity;
+        }
+    }
+
+    fn condensed(&self, limit: &SuppressedLimit, now: Timestamp) -> Self {
+        // The share of calls to admit also depends on the last second.
+        let windows_us = [limit.window.window_us, SECOND_US];
+        let condensed = |series: &Series| series.condensed(now.as_micros(), &windows_us);
+        Self {
+            accepted: condensed(&self.accepted),
+            capacity: self.capacity,
+            observed: self.observed.as_deref().map(|observed| Box::new(condensed(observed))),
+            drawn: self.drawn,
+        }
+    }
+}
+
 impl Strategy for Suppressed {
-    const NAME: &'static str = "suppressed";
     const COUNTS_DENIALS: bool = true;
+    const COUNTS_DENIED_ELSEWHERE: bool = true;
     type Limit = SuppressedLimit;
     type State = SuppressedState;
     type Outcome = SuppressedOutcome;
@@ -259,24 +274,6 @@ impl Strategy for Suppressed {
 
     fn recorded_units(_: &SuppressedLimit, outcome: &SuppressedOutcome, call: Call) -> u64 {
         call.units_to_record(outcome.view.used, MAX_EXACT)
-    }
-
-    fn adopt(limit: &SuppressedLimit, state: &mut SuppressedState) {
-        if !limit.window.is_of_live_state() {
-            state.capacity = limit.window.capacity;
-        }
-    }
-
-    fn condensed(limit: &SuppressedLimit, state: &SuppressedState, now: Timestamp) -> SuppressedState {
-        // The share of calls to admit also depends on the last second.
-        let windows_us = [limit.window.window_us, SECOND_US];
-        let condensed = |series: &Series| series.condensed(now.as_micros(), &windows_us);
-        SuppressedState {
-            accepted: condensed(&state.accepted),
-            capacity: state.capacity,
-            observed: state.observed.as_deref().map(|observed| Box::new(condensed(observed))),
-            drawn: state.drawn,
-        }
     }
 
     fn available(limit: &SuppressedLimit, state: &SuppressedState, call: Call) -> u64 {

@@ -17,7 +17,7 @@ pub use state::TokenBucketState;
 use state::{Debts, DebtsAfter, OneDebt};
 
 use super::origin::Origin;
-use super::{Call, Recorded, Refund, Strategy};
+use super::{Call, Recorded, Refund, SharedState, Strategy};
 use crate::clock::{Span, Timestamp};
 use crate::decision::{Decision, DecisionTime, TokenBucketDecision};
 use crate::units::MAX_EXACT;
@@ -53,8 +53,9 @@ impl TokenBucketOutcome {
     }
 }
 
+impl SharedState<TokenBucketLimits> for TokenBucketState {}
+
 impl Strategy for TokenBucket {
-    const NAME: &'static str = "token_bucket";
     type Limit = TokenBucketLimits;
     type State = TokenBucketState;
     type Outcome = TokenBucketOutcome;

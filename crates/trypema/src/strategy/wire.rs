@@ -2,14 +2,17 @@
 //! case in one short function (`quick/NAME.lua`), which leaves everything else to the twin, and the same for the refund of
 //! a settled reservation (`quick/refund/NAME.lua`).
 
-use super::{Call, Strategy};
+use super::{Call, STRATEGIES, Strategy};
 use crate::clock::Timestamp;
 
 /// A strategy with a Lua twin. Numbers are encoded as doubles, which represent every integer below 2^53
 /// exactly.
 pub trait Wire: Strategy {
-    /// The strategy's position in the scripts' list of strategies, starting at 1.
-    const NUMBER: u8;
+    /// The number of the strategy in the scripts.
+    const NUMBER: u8 = Self::ROW.number;
+
+    /// The Lua sources of the strategy.
+    const LUA: LuaSource;
 
     /// The last part of the names of the strategy's keys in Redis.
     const SUFFIX: &'static str = Self::NAME;
@@ -36,9 +39,9 @@ pub trait Wire: Strategy {
     fn denied(outcome: Self::Outcome) -> Self::Outcome;
 }
 
-/// The Lua source of one strategy.
+/// The Lua sources of one strategy.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct LuaSource {
+pub struct LuaSource {
     pub(crate) name: &'static str,
     /// The shared functions that `source` uses; empty if it needs none.
     pub(crate) base: &'static str,
@@ -54,80 +57,28 @@ pub(crate) struct LuaSource {
 }
 
 impl LuaSource {
+    /// Returns the sources of a strategy that is nothing but its twin.
+    pub(super) const fn of(source: &'static str) -> Self {
+        Self { name: "", base: "", source, lease: "", quick_base: "", quick: "", quick_refund: "" }
+    }
+
     /// Returns the same source without the fast paths.
     pub(crate) const fn without_quick(self) -> Self {
         Self { quick_base: "", quick: "", quick_refund: "", ..self }
     }
 }
 
-/// The sources of all strategies, ordered by [`Wire::NUMBER`].
-pub(crate) const LUA_SOURCES: [LuaSource; 7] = [
-    LuaSource {
-        name: "absolute",
-        base: SERIES,
-        source: include_str!("absolute.lua"),
-        lease: "",
-        quick_base: QUICK_SERIES,
-        quick: include_str!("quick/absolute.lua"),
-        quick_refund: include_str!("quick/refund/absolute.lua"),
-    },
-    LuaSource {
-        name: "suppressed",
-        base: SERIES,
-        source: include_str!("suppressed.lua"),
-        lease: include_str!("suppressed/lease.lua"),
-        quick_base: QUICK_SERIES,
-        quick: include_str!("quick/suppressed.lua"),
-        quick_refund: "",
-    },
-    LuaSource {
-        name: "token_bucket",
-        base: DEBT,
-        source: include_str!("token_bucket.lua"),
-        lease: "",
-        quick_base: "",
-        quick: include_str!("quick/token_bucket.lua"),
-        quick_refund: include_str!("quick/refund/token_bucket.lua"),
-    },
-    LuaSource {
-        name: "sliding_window",
-        base: "",
-        source: include_str!("sliding_window.lua"),
-        lease: "",
-        quick_base: "",
-        quick: include_str!("quick/sliding_window.lua"),
-        quick_refund: include_str!("quick/refund/sliding_window.lua"),
-    },
-    LuaSource {
-        name: "fixed_window",
-        base: "",
-        source: include_str!("fixed_window.lua"),
-        lease: "",
-        quick_base: "",
-        quick: include_str!("quick/fixed_window.lua"),
-        quick_refund: include_str!("quick/refund/fixed_window.lua"),
-    },
-    LuaSource {
-        name: "abuse",
-        base: SERIES,
-        source: include_str!("abuse.lua"),
-        lease: include_str!("abuse/lease.lua"),
-        quick_base: "",
-        quick: "",
-        quick_refund: "",
-    },
-    LuaSource {
-        name: "concurrency",
-        base: RESERVATIONS,
-        source: include_str!("concurrency.lua"),
-        lease: include_str!("concurrency/lease.lua"),
-        quick_base: "",
-        quick: "",
-        quick_refund: "",
-    },
-];
+macro_rules! lua_sources {
+    ($($number:literal $type:ident $name:ident $limit:ident;)+) => {
+        /// The sources of all strategies, ordered by [`Wire::NUMBER`].
+        pub(crate) const LUA_SOURCES: [LuaSource; STRATEGIES] =
+            [$(LuaSource { name: stringify!($name), ..super::$type::LUA }),+];
+    };
+}
+super::for_each_strategy! { [lua_sources] }
 
-const SERIES: &str = concat!(
+/// The functions of a series of buckets.
+pub(super) const SERIES: &str = concat!(
     include_str!("series.lua"),
     include_str!("series/refund.lua"),
     include_str!("series/written.lua")
@@ -135,8 +86,8 @@ const SERIES: &str = concat!(
 /// The functions of a table of reservations, which the driver also keeps beside the counters of other strategies.
 pub(crate) const RESERVATIONS: &str =
     concat!(include_str!("reservations.lua"), include_str!("reservations/attempts.lua"));
-const DEBT: &str = include_str!("token_bucket/debt.lua");
-const QUICK_SERIES: &str = include_str!("quick/series.lua");
+/// The functions of the usual case of a series.
+pub(super) const QUICK_SERIES: &str = include_str!("quick/series.lua");
 
 /// Appends a number as a little-endian double.
 pub(crate) fn put_number(out: &mut Vec<u8>, number: f64) {

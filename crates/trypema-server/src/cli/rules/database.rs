@@ -1,12 +1,12 @@
 //! Commands that connect to PostgreSQL themselves.
 
-use std::io::Read;
+use std::io::read_to_string;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use crate::cli::{failed, print};
-use crate::rules::database::{Checked, Database, DatabaseError, Migrated, check};
+use crate::rules::database::{CheckedRules, Database, DatabaseError, Migrated, check};
 use crate::secret::{Secret, SecretSource};
 
 /// The address of the database.
@@ -21,7 +21,7 @@ pub(in crate::cli) struct DatabaseArguments {
 }
 
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct Check {
+pub(in crate::cli) struct StoredCheckArgs {
     /// Rules of a database; for files there is `trypema rules validate`
     #[arg(long, required = true)]
     database: bool,
@@ -33,56 +33,41 @@ pub(in crate::cli) struct Check {
     address: DatabaseArguments,
 }
 
-impl Check {
-    pub(super) fn run(self) -> ExitCode {
+impl StoredCheckArgs {
+    pub(super) fn run(self) -> Result<ExitCode, String> {
         let text = match &self.input {
             None => match self.address.call(async |database| database.stored_text().await) {
-                Ok(text) => Ok(text),
-                Err(code) => return code,
+                Ok(text) => text,
+                Err(code) => return Ok(code),
             },
             Some(file) if file.as_os_str() == "-" => {
-                let mut text = String::new();
-                std::io::stdin()
-                    .read_to_string(&mut text)
-                    .map(|_| text)
-                    .map_err(|error| format!("standard input: {error}"))
+                read_to_string(std::io::stdin()).map_err(|error| format!("standard input: {error}"))?
             }
             // Not repeated, because it contains a password.
             Some(file) if file.to_string_lossy().contains("://") => {
-                Err("the argument is a file, or - for standard input; give the address with --database-url"
-                    .to_owned())
+                return Err(
+                    "the argument is a file, or - for standard input; give the address with --database-url"
+                        .to_owned(),
+                );
             }
             Some(file) => {
-                std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))
+                std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?
             }
         };
-        let checked = text.and_then(|text| check(&text).map_err(|error| error.to_string()));
-        match checked {
-            Ok(Checked { rules, revision }) => {
-                print(&format!("revision {revision}: {rules} rules are valid\n"));
-                ExitCode::SUCCESS
-            }
-            Err(problems) => {
-                failed(problems);
-                ExitCode::FAILURE
-            }
-        }
+        let CheckedRules { rules, revision } = check(&text).map_err(|error| error.to_string())?;
+        print(&format!("revision {revision}: {rules} rules are valid\n"));
+        Ok(ExitCode::SUCCESS)
     }
 }
 
 /// Creates the tables, or adopts one.
-pub(super) fn migrate(arguments: DatabaseArguments) -> ExitCode {
-    match arguments.call(async |database| database.migrate().await) {
-        Ok(migrated) => {
-            report(&migrated);
-            ExitCode::SUCCESS
-        }
-        Err(code) => code,
-    }
+pub(super) fn migrate(arguments: DatabaseArguments) -> Result<ExitCode, String> {
+    let migrated = arguments.call(async |database| database.migrate().await);
+    Ok(migrated.map_or_else(|code| code, |migrated| report(&migrated)))
 }
 
 /// Prints the migrations that ran, and the rows of an adopted table that are not in force.
-fn report(migrated: &Migrated) {
+fn report(migrated: &Migrated) -> ExitCode {
     if let Some(adopted) = &migrated.adopted {
         print(&format!("adopted the table rate_limit_rules (rules: {})\n", adopted.rules));
         for (id, column) in &adopted.filled {
@@ -98,6 +83,7 @@ fn report(migrated: &Migrated) {
         print(&format!("invalid rows, not in force (see rate_limit_unusable_rules): {count}\n"));
         migrated.unusable.iter().for_each(|rule| print(&format!("  {rule}\n")));
     }
+    ExitCode::SUCCESS
 }
 
 impl DatabaseArguments {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use trypema::rules::{IfMissing, NeededAttribute, Numbers, RuleSet};
+use trypema::rules::{IfMissing, NeededAttribute, Numbers, Rule, RuleSet};
 
 /// The attributes that `/v1/forward-auth` derives from the proxy's headers. `POST /v1/check` derives none:
 /// its caller sends every attribute.
@@ -15,9 +15,8 @@ const PLAN: &str = "plan";
 const MAX_NAMED: usize = 5;
 
 /// Returns hints about likely mistakes, one line each.
-pub(super) fn hints(rules: &RuleSet) -> impl Iterator<Item = String> {
+pub(super) fn hints(rules: &RuleSet) -> Vec<String> {
     let missing = rules.needed_attributes().filter_map(|needed| of_attribute(&needed));
-    let plan = of_plan(rules);
     let unmatched = rules.unmatched_overrides().map(|unmatched| {
         format!(
             "override of rule `{}` for endpoint {:?} never applies: the rule counts requests by its own endpoints ({})",
@@ -26,13 +25,23 @@ pub(super) fn hints(rules: &RuleSet) -> impl Iterator<Item = String> {
             unmatched.rule.endpoints.join(", "),
         )
     });
-    missing
-        .chain(plan)
-        .chain(unmatched)
-        .chain(of_concurrency(rules))
-        .chain(of_number(rules))
-        .collect::<Vec<_>>()
-        .into_iter()
+    let plan = of_rules(rules, |rule| !rule.plan_tiers.is_empty()).map(|ids| {
+        format!(
+            "no front end sets `{PLAN}`; send it in checks, or set it in the forward-auth profile; requests without \
+             it are not limited by {ids}"
+        )
+    });
+    let in_flight = of_rules(rules, |rule| matches!(rule.strategy, Numbers::Concurrency(_)));
+    let concurrency = in_flight
+        .map(|ids| format!("only reservations hold units; checks and forward-auth are not limited by {ids}"));
+    missing.chain(plan).chain(unmatched).chain(concurrency).chain(of_number(rules)).collect()
+}
+
+/// Lists the enabled rules that `is_meant` selects, if there are any.
+fn of_rules(rules: &RuleSet, is_meant: impl Fn(&Rule) -> bool) -> Option<String> {
+    let meant = rules.rules().filter(|rule| rule.enabled && is_meant(rule));
+    let ids: Vec<&str> = meant.map(|rule| rule.id.as_str()).collect();
+    (!ids.is_empty()).then(|| listed(&ids))
 }
 
 /// The effect of a missing attribute, in the order of the hints.
@@ -82,29 +91,6 @@ fn of_attribute(needed: &NeededAttribute<'_>) -> Option<String> {
     ))
 }
 
-/// Returns a hint about rules for plans, which do not apply to requests without a plan.
-fn of_plan(rules: &RuleSet) -> Option<String> {
-    let for_plans = rules.rules().filter(|rule| rule.enabled && !rule.plan_tiers.is_empty());
-    let ids: Vec<&str> = for_plans.map(|rule| rule.id.as_str()).collect();
-    (!ids.is_empty()).then(|| {
-        format!(
-            "no front end sets `{PLAN}`; send it in checks, or set it in the forward-auth profile; requests without \
-             it are not limited by {}",
-            listed(&ids),
-        )
-    })
-}
-
-/// Returns a hint about rules that only reservations obey.
-fn of_concurrency(rules: &RuleSet) -> Option<String> {
-    let in_flight =
-        rules.rules().filter(|rule| rule.enabled && matches!(rule.strategy, Numbers::Concurrency(_)));
-    let ids: Vec<&str> = in_flight.map(|rule| rule.id.as_str()).collect();
-    (!ids.is_empty()).then(|| {
-        format!("only reservations hold units; checks and forward-auth are not limited by {}", listed(&ids))
-    })
-}
-
 fn of_number(rules: &RuleSet) -> Option<String> {
     let (most, max) = (rules.applying_upper_bound(), RuleSet::MAX_APPLYING);
     (most > max).then(|| {
@@ -130,7 +116,7 @@ mod tests {
 
     fn of(yaml: &str) -> Vec<String> {
         let rules = RuleSet::from_yaml(yaml, "rules.yaml").unwrap_or_else(|error| panic!("{error}"));
-        hints(&rules).collect()
+        hints(&rules)
     }
 
     const LIMIT: &str = "strategy: {fixed_window: {limit: 1, window: 1h}}";

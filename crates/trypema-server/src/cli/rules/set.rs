@@ -4,8 +4,8 @@ use http::Method;
 use serde_json::{Map, Value, json};
 use trypema::rules::Rule;
 
-use crate::cli::confirm::{Confirmation, print_done, print_unchanged};
-use crate::cli::service::{AdminService, Call, percent_encode};
+use crate::cli::confirm::{ChangeArgs, print_done, print_unchanged};
+use crate::cli::service::{Call, percent_encode};
 use crate::rules::change::canonical_rule;
 
 /// A field and its new value, as in `limit=20`.
@@ -21,13 +21,11 @@ impl std::str::FromStr for Assignment {
     /// Parses `FIELD=VALUE`. The value is JSON, or text; an empty one removes the field.
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once('=') {
+            Some((field, "")) if !field.is_empty() => {
+                Ok(Self { field: field.to_owned(), value: Value::Null })
+            }
             Some((field, value)) if !field.is_empty() => {
-                let text = || Value::String(value.to_owned());
-                let value = if value.is_empty() {
-                    Value::Null
-                } else {
-                    serde_json::from_str(value).unwrap_or_else(|_| text())
-                };
+                let value = serde_json::from_str(value).unwrap_or_else(|_| json!(value));
                 Ok(Self { field: field.to_owned(), value })
             }
             _ => Err("need a field and a value, as in limit=20".to_owned()),
@@ -36,14 +34,9 @@ impl std::str::FromStr for Assignment {
 }
 
 /// Changes fields of a rule: shows the change, then makes it, if nobody changed the rule meanwhile.
-pub(super) fn set(
-    id: &str,
-    assignments: &[Assignment],
-    confirmation: Confirmation,
-    service: &AdminService,
-) -> Result<(), String> {
+pub(super) fn set(id: &str, assignments: &[Assignment], change: &ChangeArgs) -> Result<(), String> {
     let path = format!("/v1/rules/{}", percent_encode(id));
-    let mut stored = service.call(&Call::new(Method::GET, &path))?;
+    let mut stored = change.service.call(&Call::new(Method::GET, &path))?;
     let revision = stored.as_object_mut().and_then(|rule| rule.remove("revision"));
     let revision = revision.as_ref().and_then(Value::as_u64).ok_or_else(|| {
         "the rules of this server are in a file: change the file, or set database_url to store them"
@@ -55,10 +48,10 @@ pub(super) fn set(
         print_unchanged(None);
         return Ok(());
     }
-    let change = json!({"kind": "rule", "name": id, "before": before, "after": after});
-    if confirmation.ask(&[&change], None)? {
+    let shown = json!({"kind": "rule", "name": id, "before": before, "after": after});
+    if change.ask(&[shown], None)? {
         let call = Call { body: Some(&after), revision: Some(revision), ..Call::new(Method::PUT, &path) };
-        print_done(1, &service.call(&call)?);
+        print_done(1, &change.service.call(&call)?);
     }
     Ok(())
 }

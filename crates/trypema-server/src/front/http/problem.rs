@@ -72,7 +72,7 @@ impl ApiError {
         Self::unavailable("the server has too many streams open, or is stopping; retry")
     }
 
-    pub(super) fn unavailable(detail: &'static str) -> Self {
+    pub(super) fn unavailable(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::Request {
             status: StatusCode::SERVICE_UNAVAILABLE,
             detail: detail.into(),

@@ -6,9 +6,10 @@ use std::fmt;
 
 use serde_json::{Value, json};
 use sqlx::{PgConnection, Row};
-use trypema::rules::{RuleSet, Rules};
+use trypema::rules::RuleSet;
 
 use super::{Database, DatabaseError, Purpose, query, row, with_timeout};
+use crate::rules::change::{Item, ItemKind};
 
 const TABLE: &str = include_str!("../../../migrations/adopt/table.sql");
 const ROWS: &str = include_str!("../../../migrations/adopt/rows.sql");
@@ -26,7 +27,7 @@ const FILLED: &str = "
     ORDER BY 1, 2";
 
 /// The rows of the adopted table, and a table for those that the compiler refuses.
-const ADOPTED: &str = "SELECT ctid::text, (to_jsonb(a) || jsonb_build_object('id', coalesce(a.id::text, 'row')))::text FROM trypema_adopted a";
+const ADOPTED: &str = "SELECT ctid::text, (jsonb_strip_nulls(to_jsonb(a)) || jsonb_build_object('id', coalesce(a.id::text, 'row')))::text FROM trypema_adopted a";
 const REFUSED: &str = "CREATE TABLE trypema_refused (place tid PRIMARY KEY, reason text NOT NULL)";
 const ADD_REFUSED: &str = "INSERT INTO trypema_refused SELECT * FROM jsonb_to_recordset($1::jsonb) AS refused (place tid, reason text)";
 
@@ -109,12 +110,10 @@ async fn note_refused(connection: &mut PgConnection) -> Result<(), DatabaseError
 
 /// Returns the reason why the compiler refuses a row.
 fn refusal(body: &str) -> Option<String> {
-    let rule = match row::rule(body) {
-        Ok(rule) => rule,
-        Err(reason) => return Some(reason),
-    };
-    let invalid = RuleSet::compile(&Rules { rules: vec![rule], ..Rules::default() }).err()?;
-    Some(row::listed(invalid.problems()))
+    match row::item(ItemKind::Rule, body) {
+        Ok(rule) => Some(row::listed(RuleSet::compile(&Item::into_rules([rule])).err()?.problems())),
+        Err(reason) => Some(reason),
+    }
 }
 
 /// Returns the rows of an adopted table that are not in force.

@@ -1,71 +1,62 @@
 //! Validates stored rules for somebody who changes them with SQL: before a COMMIT, or after it.
 
-use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
 use sqlx::Row;
-use thiserror::Error;
-use trypema::rules::{Document, RuleProblem, Rules};
+use trypema::rules::{Document, RuleProblem};
 
-use super::row::{self, OVERRIDES, RULES};
-use super::stored::{self, BadRow, StoredRules, Tables};
+use super::row::{self, table_of};
+use super::stored::{self, BadRow, StoredRules, StoredTables};
 use super::{Database, DatabaseError, Purpose, with_timeout};
-use crate::rules::change::ItemKind;
-
-/// The reason why stored rules are not valid.
-#[derive(Debug, Error)]
-pub(crate) enum CheckError {
-    /// The text is not from the database.
-    #[error("need the result of `SELECT trypema_rules()`, as text and nothing else: {0}")]
-    NotRules(#[from] serde_json::Error),
-    /// The problems, each in one line.
-    #[error("{}", .0.join("\n"))]
-    Problems(Vec<String>),
-}
 
 /// Valid stored rules.
 #[derive(Debug)]
-pub(crate) struct Checked {
+pub(crate) struct CheckedRules {
     /// The number of rules.
     pub(crate) rules: usize,
     pub(crate) revision: u64,
 }
 
 /// Compiles what the function `trypema_rules` returned. Servers would refuse the same rules.
-pub(crate) fn check(text: &str) -> Result<Checked, CheckError> {
-    let stored = StoredRules::parse(text)?;
+///
+/// # Errors
+///
+/// The problems, each in one line.
+pub(crate) fn check(text: &str) -> Result<CheckedRules, String> {
+    let tables: StoredTables<'_> = serde_json::from_str(text).map_err(|error| {
+        format!("need the result of `SELECT trypema_rules()`, as text and nothing else: {error}")
+    })?;
+    let stored = StoredRules::of(&tables);
     match stored.compile() {
-        Ok(rules) => Ok(Checked { rules: rules.len(), revision: stored.version.revision }),
-        Err(invalid) => {
-            let problems = problems(&serde_json::from_str(text)?);
-            let unexplained = || vec![invalid.to_string()];
-            Err(CheckError::Problems(if problems.is_empty() { unexplained() } else { problems }))
-        }
+        Ok(rules) => Ok(CheckedRules { rules: rules.len(), revision: stored.version.revision }),
+        Err(invalid) => match problems(&stored, &tables).join("\n") {
+            unexplained if unexplained.is_empty() => Err(invalid.to_string()),
+            problems => Err(problems),
+        },
     }
 }
 
 /// Returns every problem of the rows, with its row and its column.
-fn problems(tables: &Tables<'_>) -> Vec<String> {
-    let (mut rules, mut bad_rows) = (Rules::default(), Vec::new());
-    let (mut of_rules, mut of_overrides) = (Vec::new(), Vec::new());
-    for (kind, rows) in tables.by_kind() {
-        for (_, body) in rows {
-            let body = body.get();
-            let read = match kind {
-                ItemKind::Rule => row::rule_fields(body).map(|fields| of_rules.push(fields)),
-                ItemKind::Override => row::override_fields(body).map(|fields| of_overrides.push(fields)),
-                ItemKind::Unit | ItemKind::List => {
-                    stored::item(kind, body).map(|item| item.add_to(&mut rules))
-                }
-            };
-            bad_rows.extend(read.err().map(|reason| BadRow::new(kind, body, reason).to_string()));
-        }
+fn problems(stored: &StoredRules, tables: &StoredTables<'_>) -> Vec<String> {
+    let mut lists = BTreeMap::<_, Vec<Map<String, Value>>>::new();
+    let mut bad_rows = Vec::new();
+    for (kind, _, body) in tables.rows() {
+        // Unlike an item, the fields of a row may have wrong values.
+        let read = match table_of(kind) {
+            Some(table) => table.fields(body).map(|fields| lists.entry(table.list).or_default().push(fields)),
+            None => row::item(kind, body).map(drop),
+        };
+        bad_rows.extend(read.err().map(|reason| BadRow::new(kind, body, reason).to_string()));
     }
     // Without these rows, others would seem wrong.
     if !bad_rows.is_empty() {
         return bad_rows;
     }
-    let Rules { units, allow, block, .. } = rules;
-    let whole =
-        json!({"units": units, RULES: of_rules, OVERRIDES: of_overrides, "allow": allow, "block": block});
+    let mut whole = json!(stored.rules);
+    for (list, fields) in lists {
+        whole[list] = json!(fields);
+    }
     let text = whole.to_string();
     // Unlike the tables' own types, a document continues after a problem.
     let document = serde_json::from_str::<Document<'_>>(&text).ok();
@@ -78,12 +69,11 @@ fn problems(tables: &Tables<'_>) -> Vec<String> {
 fn described(problem: &RuleProblem, whole: &Value) -> String {
     let described = row::described(problem);
     let (id, field) = (problem.rule().unwrap_or_default(), problem.field().to_string());
-    let Some((list, place)) = field.split_once('[') else { return described };
-    match list {
-        RULES => format!("rule {id:?}: {described}"),
-        OVERRIDES => {
+    match field.split_once('[') {
+        Some(("rules", _)) => format!("rule {id:?}: {described}"),
+        Some((list @ "overrides", place)) => {
             let place: Option<usize> = place.split_once(']').and_then(|(place, _)| place.parse().ok());
-            let key = place.map(|place| &whole[OVERRIDES][place]["key"]).unwrap_or(&Value::Null);
+            let key = place.map(|place| &whole[list][place]["key"]).unwrap_or(&Value::Null);
             format!("override of rule {id:?} for {key}: {described}")
         }
         _ => described,
@@ -108,10 +98,11 @@ mod tests {
             rows.as_array().map(|rows| rows.iter().map(|row| json!([1, row])).collect::<Value>())
         };
         let version = json!([7, "set", "change"]);
-        let text = json!({"version": version, "unit": null, "rule": rows(rules), "override": rows(overrides), "list": null});
+        let tables = json!({"unit": null, "rule": rows(rules), "override": rows(overrides), "list": null});
+        let text = json!({"schema": 1, "version": version, "tables": tables});
         match check(&text.to_string()) {
             Ok(checked) => format!("{} {}", checked.rules, checked.revision),
-            Err(error) => error.to_string(),
+            Err(error) => error,
         }
     }
 
@@ -162,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_table_drawn_by_psql_is_no_rules() {
-        let error = check(" trypema_rules \n-----\n").unwrap_err().to_string();
+        let error = check(" trypema_rules \n-----\n").unwrap_err();
         assert!(error.starts_with("need the result of `SELECT trypema_rules()`"), "{error}");
     }
 }

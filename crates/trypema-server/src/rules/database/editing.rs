@@ -8,21 +8,18 @@ use thiserror::Error;
 use tokio::time::timeout;
 use trypema::rules::{InvalidRules, RuleSet, Rules};
 
-use super::stored::{self, BadRow, BadRows, InvalidStoredRules, StoredRules};
+use super::stored::{self, BadRow, InvalidStoredRules, StoredRules};
 use super::write::Writes;
 use super::{Database, DatabaseError, DatabaseSession, Purpose, WRITE_TIMEOUT, query, with_timeout};
 use crate::rules::change::{self, Item, ItemKind, StoredChange};
 
-/// A consistent snapshot of the stored rules, for reading and for dry runs.
+/// The stored rules in a transaction. If it only reads, others can change them meanwhile, and changes are dry runs.
+/// If it writes, no other change can start until it is finished or dropped.
 #[derive(Debug)]
 pub(crate) struct Snapshot<'d> {
     session: DatabaseSession<'d>,
     stored: Arc<StoredRules>,
 }
-
-/// A change in progress. No other change can start until this one is finished or dropped.
-#[derive(Debug)]
-pub(crate) struct EditTransaction<'d>(Snapshot<'d>);
 
 /// The part of the stored rules that a change may touch.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,10 +53,9 @@ pub(crate) struct EditResult {
 
 /// A validated change, ready to be written.
 struct PreparedEdit {
-    changes: Vec<StoredChange>,
+    /// The result, if nothing is written.
+    result: EditResult,
     writes: Writes,
-    /// The revision of the changed item before the change.
-    item_revision: Option<u64>,
     /// Whether the change is about one rule.
     is_one: bool,
 }
@@ -106,7 +102,7 @@ impl Database {
     }
 
     /// Begins a change by `who`, and waits for the lock on the rule set.
-    pub(crate) async fn edit(&self, who: &str) -> Result<EditTransaction<'_>, DatabaseError> {
+    pub(crate) async fn edit(&self, who: &str) -> Result<Snapshot<'_>, DatabaseError> {
         let mut session = self.session(Purpose::Writing).await?;
         let stored = with_timeout(async {
             let connection = &mut session.connection;
@@ -117,55 +113,12 @@ impl Database {
             stored::read(&mut session).await
         })
         .await?;
-        Ok(EditTransaction(Snapshot { session, stored: Arc::new(stored) }))
-    }
-}
-
-impl<'d> EditTransaction<'d> {
-    /// Returns the stored rules before the change.
-    pub(crate) fn before(&mut self) -> &mut Snapshot<'d> {
-        &mut self.0
-    }
-
-    /// Changes the stored rules to the result of `make`. If nothing differs, nothing is written, and the
-    /// revision stays.
-    pub(crate) async fn finish<E: From<EditError> + Send + 'static>(
-        self,
-        make: impl FnOnce(&StoredRules) -> Result<ProposedRules, E> + Send + 'static,
-    ) -> Result<EditResult, E> {
-        let Self(Snapshot { mut session, stored }) = self;
-        let prepared = prepare(&session, &stored, make).await;
-        let PreparedEdit { changes, writes, is_one, .. } = match prepared {
-            Ok(prepared) if !prepared.changes.is_empty() => prepared,
-            other => {
-                let revision = stored.version.revision;
-                session.discard(stored);
-                session.roll_back().await;
-                let PreparedEdit { changes, item_revision, .. } = other?;
-                return Ok(EditResult { revision, item_revision, changes });
-            }
-        };
-        session.discard(stored);
-        let connection = &mut session.connection;
-        let writing = async {
-            writes.run(connection).await?;
-            // Check deferred constraints here, within the timeout, and not in the commit.
-            query("SET CONSTRAINTS ALL IMMEDIATE").execute(&mut *connection).await?;
-            let row = query("SELECT revision FROM rate_limit_state").fetch_one(&mut *connection).await?;
-            Ok(stored::revision(row.try_get(0)?))
-        };
-        let written = timeout(WRITE_TIMEOUT, writing).await.unwrap_or(Err(DatabaseError::Timeout));
-        let revision = written.map_err(EditError::from)?;
-        // The commit is the only statement whose effect may be unknown after a failure.
-        let commit = async { Ok(query("COMMIT").execute(&mut session.connection).await?) };
-        with_timeout(commit).await.map_err(EditError::OutcomeUnknown)?;
-        session.keep_idle();
-        Ok(EditResult { revision, item_revision: is_one.then_some(revision), changes })
+        Ok(Snapshot { session, stored: Arc::new(stored) })
     }
 }
 
 impl Snapshot<'_> {
-    /// Returns the stored rules.
+    /// Returns the stored rules before the change.
     pub(crate) fn stored(&self) -> &Arc<StoredRules> {
         &self.stored
     }
@@ -178,17 +131,39 @@ impl Snapshot<'_> {
         &mut self.session.connection
     }
 
-    /// Returns the changes that `make` would cause, without writing them.
-    pub(crate) async fn dry_run<E: From<EditError> + Send + 'static>(
+    /// Changes the stored rules to the result of `make`, and ends the transaction. If that only reads, or if nothing
+    /// differs, nothing is written, and the revision stays.
+    pub(crate) async fn finish<E: From<EditError> + Send + 'static>(
         self,
         make: impl FnOnce(&StoredRules) -> Result<ProposedRules, E> + Send + 'static,
     ) -> Result<EditResult, E> {
-        let prepared = prepare(&self.session, &self.stored, make).await;
-        let revision = self.stored.version.revision;
-        self.session.discard(self.stored);
-        self.session.roll_back().await;
-        let PreparedEdit { changes, item_revision, .. } = prepared?;
-        Ok(EditResult { revision, item_revision, changes })
+        let Self { mut session, stored } = self;
+        let prepared = prepare(&session, &stored, make).await;
+        session.discard(stored);
+        let is_writing = session.purpose == Purpose::Writing;
+        let PreparedEdit { mut result, writes, is_one } = match prepared {
+            Ok(prepared) if is_writing && !prepared.result.changes.is_empty() => prepared,
+            other => {
+                session.roll_back().await;
+                return Ok(other?.result);
+            }
+        };
+        let connection = &mut session.connection;
+        let writing = async {
+            writes.run(connection).await?;
+            // Check deferred constraints here, within the timeout, and not in the commit.
+            query("SET CONSTRAINTS ALL IMMEDIATE").execute(&mut *connection).await?;
+            let row = query("SELECT revision FROM rate_limit_state").fetch_one(&mut *connection).await?;
+            Ok(stored::revision(row.try_get(0)?))
+        };
+        let written = timeout(WRITE_TIMEOUT, writing).await.unwrap_or(Err(DatabaseError::Timeout));
+        result.revision = written.map_err(EditError::from)?;
+        result.item_revision = is_one.then_some(result.revision);
+        // The commit is the only statement whose effect may be unknown after a failure.
+        let commit = async { Ok(query("COMMIT").execute(&mut session.connection).await?) };
+        with_timeout(commit).await.map_err(EditError::OutcomeUnknown)?;
+        session.keep_idle();
+        Ok(result)
     }
 
     /// Ends the snapshot.
@@ -209,13 +184,13 @@ where
 {
     let stored = Arc::clone(stored);
     let preparing = session.work(move || {
-        let ProposedRules { rules, scope, revision } = make(&stored)?;
+        let ProposedRules { rules, scope, revision: item_revision } = make(&stored)?;
         let changes = stored.changes(&rules, &scope)?;
         // The compiler has to accept the rules, or no server could put them in force.
         RuleSet::compile(&rules).map_err(EditError::from)?;
         let writes = Writes::new(&changes, &stored.bad_rows);
-        let is_one = matches!(scope, EditScope::Rule(_));
-        Ok(PreparedEdit { changes, writes, item_revision: revision, is_one })
+        let result = EditResult { revision: stored.version.revision, item_revision, changes };
+        Ok(PreparedEdit { result, writes, is_one: matches!(scope, EditScope::Rule(_)) })
     });
     async move { preparing.await.unwrap_or_else(|error| Err(EditError::Database(error.into()).into())) }
 }
@@ -231,7 +206,7 @@ impl StoredRules {
         };
         let staying: Vec<BadRow> = self.bad_rows.iter().filter(stays).cloned().collect();
         if !staying.is_empty() {
-            return Err(InvalidStoredRules::BadRows(BadRows(staying)).into());
+            return Err(InvalidStoredRules::BadRows(staying).into());
         }
         let mut changes = change::diff(&self.rules, proposed);
         for row in &self.bad_rows {
@@ -239,7 +214,12 @@ impl StoredRules {
             match changes.iter_mut().find(|change| change.kind == row.kind && change.name == row.name) {
                 Some(change) => change.before = before,
                 None => {
-                    changes.push(StoredChange { kind: row.kind, name: row.name.clone(), before, after: None })
+                    changes.push(StoredChange {
+                        kind: row.kind,
+                        name: row.name.clone(),
+                        before,
+                        after: None,
+                    });
                 }
             }
         }

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::de::IntoDeserializer;
+use serde::{Deserialize, Serialize};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use thiserror::Error;
 use trypema::rules::Rules;
 
-use super::stored::{item, raw, revision};
+use super::row::item;
+use super::stored::{raw, revision};
 use super::{Database, DatabaseError, Purpose, Snapshot, query, with_timeout};
 use crate::rules::change::{Item, ItemKind};
 
@@ -88,8 +90,7 @@ impl Database {
 }
 
 fn entry(row: &PgRow) -> Result<HistoryEntry, DatabaseError> {
-    let kind =
-        ItemKind::of(row.try_get(4)?).ok_or_else(|| sqlx::Error::Decode("unknown kind of change".into()))?;
+    let kind = kind_of(row.try_get(4)?).map_err(|error| sqlx::Error::Decode(error.into()))?;
     let parse_item = |body: Option<&str>| {
         let body = body?;
         Some(item(kind, body).unwrap_or_else(|_| Item::Unreadable(raw(body))))
@@ -97,7 +98,7 @@ fn entry(row: &PgRow) -> Result<HistoryEntry, DatabaseError> {
     let (before, after) = (parse_item(row.try_get(6)?), parse_item(row.try_get(7)?));
     // Use the name that changes show, not the database's.
     let name = after.as_ref().or(before.as_ref()).and_then(Item::name);
-    let name = name.map_or_else(|| row.try_get(5), |name| Ok(name.to_string()))?;
+    let name = name.map_or_else(|| row.try_get(5), |item| Ok(item.name))?;
     Ok(HistoryEntry {
         id: revision(row.try_get(0)?),
         revision: revision(row.try_get(1)?),
@@ -135,21 +136,19 @@ impl Snapshot<'_> {
     }
 }
 
+fn kind_of(name: &str) -> Result<ItemKind, serde::de::value::Error> {
+    ItemKind::deserialize(name.into_deserializer())
+}
+
 /// Returns the rules before the changes of `rows`, or `None` if a row cannot be parsed.
 fn before(rules: &Rules, rows: &[PgRow]) -> Result<Option<Rules>, DatabaseError> {
     let mut items = Item::all(rules);
     for row in rows {
-        let (kind, bodies): (_, [Option<&str>; 2]) =
-            (ItemKind::of(row.try_get(0)?), [row.try_get(1)?, row.try_get(2)?]);
-        let stored = |body: Option<&str>| match (kind, body) {
-            (Some(kind), Some(body)) => item(kind, body).map(Some),
-            (Some(_), None) => Ok(None),
-            (None, _) => Err(String::new()),
-        };
-        let [before, after] = bodies.map(stored);
-        let Ok(before) = before else { return Ok(None) };
-        let name = after.ok().flatten().or_else(|| before.clone()).and_then(|item| item.name());
-        if let Some(name) = name {
+        let Ok(kind) = kind_of(row.try_get(0)?) else { return Ok(None) };
+        let stored = |body: Option<&str>| body.map(|body| item(kind, body)).transpose();
+        let (Ok(before), after) = (stored(row.try_get(1)?), stored(row.try_get(2)?)) else { return Ok(None) };
+        // A name does not change, and one of the two is there.
+        if let Some(name) = after.ok().flatten().as_ref().or(before.as_ref()).and_then(Item::name) {
             items.remove(&name);
         }
         items.extend(before.and_then(|before| Some((before.name()?, before))));

@@ -10,6 +10,9 @@ use super::{Database, DatabaseError, options, query, with_timeout};
 /// checksum is stored in the database. A change is a new migration.
 const MIGRATIONS: [(i64, &str, &str); 1] = [(1, "rules", include_str!("../../../migrations/0001_rules.sql"))];
 
+/// The number of the last migration. The function `trypema_rules` returns that of the tables.
+pub(super) const SCHEMA: i64 = MIGRATIONS[MIGRATIONS.len() - 1].0;
+
 /// The table of the migrations that have run.
 const TABLE: &str = "_trypema_migrations";
 
@@ -93,4 +96,18 @@ fn migrator(first: Option<String>) -> Migrator {
     // The transaction holds the advisory lock already; sqlx would release its own lock before the commit.
     migrator.set_locking(false);
     migrator
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Otherwise a server could not tell these tables from older ones.
+    #[test]
+    fn the_tables_say_which_migration_was_the_last() {
+        let of_function =
+            MIGRATIONS.iter().rev().find(|(_, _, sql)| sql.contains("FUNCTION trypema_rules()"));
+        let (version, _, sql) = of_function.unwrap();
+        assert!(*version == SCHEMA && sql.contains(&format!("'schema', {SCHEMA},")));
+    }
 }

@@ -11,8 +11,9 @@ use sqlx::{PgConnection, Row as _};
 use thiserror::Error;
 use trypema::rules::{InvalidRules, Rule, RuleSet, Rules};
 
+use super::migrate::SCHEMA;
 use super::{Database, DatabaseError, DatabaseSession, Purpose, query, row, with_timeout};
-use crate::rules::change::{Item, ItemKind, ItemName};
+use crate::rules::change::{ItemKind, ItemName};
 
 /// The number of invalid rows that an error lists: nobody repairs more at once.
 const MAX_LISTED: usize = 100;
@@ -47,11 +48,11 @@ pub(crate) struct StoredRules {
 
 /// A row that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct BadRow {
-    pub(crate) kind: ItemKind,
+pub struct BadRow {
+    pub(super) kind: ItemKind,
     /// The id of the rule that the row defines or belongs to, or the name of its list or unit.
-    pub(crate) name: String,
-    pub(crate) reason: String,
+    pub(super) name: String,
+    reason: String,
     /// The row in JSON, as it was read.
     pub(super) body: String,
 }
@@ -64,16 +65,14 @@ impl BadRow {
 
 impl fmt::Display for BadRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = match self.kind {
-            ItemKind::Rule => "rule",
-            ItemKind::Override => "override of rule",
-            ItemKind::List => "list",
-            ItemKind::Unit => "unit",
-        };
-        let key = &raw(&self.body)["key"];
-        match self.kind {
-            ItemKind::Override => write!(f, "{kind} {:?} for {key}: {}", self.name, self.reason),
-            _ => write!(f, "{kind} {:?}: {}", self.name, self.reason),
+        let Self { kind, name, reason, .. } = self;
+        match kind {
+            ItemKind::Rule => write!(f, "rule {name:?}: {reason}"),
+            ItemKind::Override => {
+                write!(f, "override of rule {name:?} for {}: {reason}", raw(&self.body)["key"])
+            }
+            ItemKind::List => write!(f, "list {name:?}: {reason}"),
+            ItemKind::Unit => write!(f, "unit {name:?}: {reason}"),
         }
     }
 }
@@ -82,26 +81,19 @@ impl fmt::Display for BadRow {
 #[derive(Debug, Error)]
 pub enum InvalidStoredRules {
     /// Some rows cannot be parsed.
-    #[error("{0}")]
-    BadRows(BadRows),
+    #[error("{}", listed(.0))]
+    BadRows(Vec<BadRow>),
     /// The rules are invalid.
     #[error(transparent)]
     Invalid(#[from] InvalidRules),
 }
 
-/// Rows that cannot be parsed.
-#[derive(Debug)]
-pub struct BadRows(pub(super) Vec<BadRow>);
-
-impl fmt::Display for BadRows {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lines: Vec<String> = self.0.iter().take(MAX_LISTED).map(ToString::to_string).collect();
-        f.write_str(&lines.join("\n"))?;
-        match self.0.len().saturating_sub(MAX_LISTED) {
-            0 => Ok(()),
-            more => write!(f, "\nand {more} more"),
-        }
+fn listed(rows: &[BadRow]) -> String {
+    let mut lines: Vec<String> = rows.iter().take(MAX_LISTED).map(ToString::to_string).collect();
+    if let more @ 1.. = rows.len().saturating_sub(MAX_LISTED) {
+        lines.push(format!("and {more} more"));
     }
+    lines.join("\n")
 }
 
 impl StoredRules {
@@ -115,7 +107,7 @@ impl StoredRules {
     pub(crate) fn valid_rules(&self) -> Result<&Rules, InvalidStoredRules> {
         match &self.bad_rows[..] {
             [] => Ok(&self.rules),
-            bad => Err(InvalidStoredRules::BadRows(BadRows(bad.to_vec()))),
+            bad => Err(InvalidStoredRules::BadRows(bad.to_vec())),
         }
     }
 
@@ -125,74 +117,47 @@ impl StoredRules {
             return Some(Ok(rule));
         }
         let bad = self.bad_rows.iter().find(|row| row.kind == ItemKind::Rule && row.name == id)?;
-        Some(Err(InvalidStoredRules::BadRows(BadRows(vec![bad.clone()]))))
+        Some(Err(InvalidStoredRules::BadRows(vec![bad.clone()])))
     }
 
-    /// Parses what the function `trypema_rules` returned.
-    pub(crate) fn parse(text: &str) -> Result<Self, serde_json::Error> {
-        let tables: Tables<'_> = serde_json::from_str(text)?;
+    /// Parses the rows of the tables.
+    pub(super) fn of(tables: &StoredTables<'_>) -> Self {
         let (at, set_id, change_id) = tables.version.clone();
         let version = Version { set_id, revision: revision(at), change_id };
         let mut stored = Self { version, ..Self::default() };
-        for (kind, rows) in tables.by_kind() {
-            rows.iter().for_each(|(at, body)| stored.add(kind, revision(*at), body.get()));
-        }
-        Ok(stored)
-    }
-
-    fn add(&mut self, kind: ItemKind, revision: u64, body: &str) {
-        match item(kind, body) {
-            Ok(item) => {
-                self.revisions.extend(item.name().map(|name| (name, revision)));
-                item.add_to(&mut self.rules);
-            }
-            Err(reason) => {
-                self.bad_rows.push(BadRow::new(kind, body, reason));
+        for (kind, at, body) in tables.rows() {
+            match row::item(kind, body) {
+                Ok(item) => {
+                    stored.revisions.extend(item.name().map(|name| (name, revision(at))));
+                    item.add_to(&mut stored.rules);
+                }
+                Err(reason) => stored.bad_rows.push(BadRow::new(kind, body, reason)),
             }
         }
+        stored
     }
 }
 
-/// The value of the function `trypema_rules`: the rows of each table with their revisions, or `None` for an empty
-/// one.
+/// The value of the function `trypema_rules`.
 #[derive(Deserialize)]
-pub(super) struct Tables<'a> {
+pub(super) struct StoredTables<'a> {
+    /// The number of the last migration.
+    schema: i64,
     version: (i64, String, String),
+    /// The rows with their revisions; `None` for an empty table.
     #[serde(borrow)]
-    unit: Option<Vec<Row<'a>>>,
-    #[serde(borrow)]
-    rule: Option<Vec<Row<'a>>>,
-    #[serde(borrow)]
-    r#override: Option<Vec<Row<'a>>>,
-    #[serde(borrow)]
-    list: Option<Vec<Row<'a>>>,
+    tables: BTreeMap<ItemKind, Option<Vec<(i64, &'a RawValue)>>>,
 }
 
-/// A revision, and a row in JSON.
-type Row<'a> = (i64, &'a RawValue);
-
-impl<'a> Tables<'a> {
-    pub(super) fn by_kind(&self) -> [(ItemKind, &[Row<'a>]); 4] {
-        [
-            (ItemKind::Unit, self.unit.as_deref().unwrap_or_default()),
-            (ItemKind::Rule, self.rule.as_deref().unwrap_or_default()),
-            (ItemKind::Override, self.r#override.as_deref().unwrap_or_default()),
-            (ItemKind::List, self.list.as_deref().unwrap_or_default()),
-        ]
+impl StoredTables<'_> {
+    /// Returns the kind, the revision and the JSON of each row.
+    pub(super) fn rows(&self) -> impl Iterator<Item = (ItemKind, i64, &str)> {
+        let of_kind = |(kind, rows): (&ItemKind, _)| {
+            let kind = *kind;
+            Option::iter(rows).flatten().map(move |(at, body): &(i64, &RawValue)| (kind, *at, body.get()))
+        };
+        self.tables.iter().flat_map(of_kind)
     }
-}
-
-/// Parses a row.
-pub(super) fn item(kind: ItemKind, body: &str) -> Result<Item, String> {
-    fn read<'a, T: Deserialize<'a>>(body: &'a str) -> Result<T, String> {
-        serde_json::from_str(body).map_err(|error| error.to_string())
-    }
-    Ok(match kind {
-        ItemKind::Rule => Item::Rule(Box::new(row::rule(body)?)),
-        ItemKind::Override => Item::Override(Box::new(row::override_of_key(body)?)),
-        ItemKind::List => Item::ListEntry(read(body)?),
-        ItemKind::Unit => Item::Unit(read(body)?),
-    })
 }
 
 /// Returns a name for a row that cannot be parsed.
@@ -259,8 +224,10 @@ async fn version(connection: &mut PgConnection) -> Result<Version, DatabaseError
 pub(super) async fn read(session: &mut DatabaseSession<'_>) -> Result<StoredRules, DatabaseError> {
     let everything = everything(&mut session.connection).await?;
     let stored = session.work(move || {
-        let stored = StoredRules::parse(everything.try_get(0)?);
-        Ok(stored.map_err(|error| sqlx::Error::Decode(error.into()))?)
+        let tables: StoredTables<'_> = serde_json::from_str(everything.try_get(0)?)
+            .map_err(|error| sqlx::Error::Decode(error.into()))?;
+        // A table or a function is of an earlier version of this program.
+        if tables.schema < SCHEMA { Err(DatabaseError::NotMigrated) } else { Ok(StoredRules::of(&tables)) }
     });
     stored.await.unwrap_or_else(|error| Err(error.into()))
 }

@@ -1,72 +1,23 @@
 //! Writes changes: one statement for all added, one for all changed and one for all removed rows of a
 //! table.
 
-use std::sync::LazyLock;
-
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 use sqlx::{AssertSqlSafe, PgConnection};
 
+use super::row::of_item;
 use super::stored::BadRow;
-use super::{DatabaseError, query, row};
+use super::{DatabaseError, query};
 use crate::rules::change::{Item, ItemKind, StoredChange};
 
-const RULE_COLUMNS: &str = "id, name, key_pattern, scope, algorithm, limit_count, window_seconds, burst_limit, refill_rate, \
-     extra, plan_tiers, endpoints, action, priority, enabled, candidate_for";
-const OVERRIDE_COLUMNS: &str =
-    "rule_id, key, verdict, algorithm, limit_count, window_seconds, burst_limit, refill_rate, extra";
-const LIST_COLUMNS: &str = "list, attribute, value";
-const UNIT_COLUMNS: &str = "name";
-
-/// The statements that write rows of a table. Their parameter is a JSON array of rows.
-struct Statements {
-    insert: String,
-    update: String,
-    delete: String,
-    /// Its parameter is a JSON array of rows in the text form in which they were read.
-    delete_bad: String,
-}
-
-impl Statements {
-    fn of(table: &str, columns: &str, key: &str) -> Self {
-        let rows = format!("jsonb_populate_recordset(NULL::{table}, $1::jsonb) AS given");
-        let with = |prefix: &str, names: &str| {
-            names.split(", ").map(|name| format!("{prefix}{name}")).collect::<Vec<_>>().join(", ")
-        };
-        let is_same = format!("({}) = ({})", with("stored.", key), with("given.", key));
-        Self {
-            insert: format!("INSERT INTO {table} ({columns}) SELECT {columns} FROM {rows}"),
-            update: format!(
-                "UPDATE {table} AS stored SET ({columns}) = ROW ({}) FROM {rows} WHERE {is_same}",
-                with("given.", columns)
-            ),
-            delete: format!("DELETE FROM {table} AS stored USING {rows} WHERE {is_same}"),
-            delete_bad: format!(
-                "DELETE FROM {table} AS stored WHERE to_json(stored)::text \
-                 IN (SELECT jsonb_array_elements_text($1::jsonb))"
-            ),
-        }
-    }
-}
-
-static RULES: LazyLock<Statements> = LazyLock::new(|| Statements::of("rate_limit_rules", RULE_COLUMNS, "id"));
-static OVERRIDES: LazyLock<Statements> =
-    LazyLock::new(|| Statements::of("rate_limit_overrides", OVERRIDE_COLUMNS, "rule_id, key"));
-static LISTS: LazyLock<Statements> =
-    LazyLock::new(|| Statements::of("rate_limit_lists", LIST_COLUMNS, LIST_COLUMNS));
-static UNITS: LazyLock<Statements> =
-    LazyLock::new(|| Statements::of("rate_limit_units", UNIT_COLUMNS, UNIT_COLUMNS));
-
-/// Returns the row of an item, or `None` for a row that cannot be parsed.
-fn row_of(item: &Item) -> Option<Value> {
-    Some(match item {
-        Item::Rule(rule) => row::of_rule(rule),
-        Item::Override(item) => row::of_override(item),
-        Item::ListEntry(listed) => json!(listed),
-        Item::Unit(unit) => json!(unit),
-        Item::Unreadable(_) => return None,
-    })
-}
+/// The tables with the columns of their keys. Rows that reference others are in a later table: they are deleted
+/// before them, and inserted after them.
+const TABLES: [(ItemKind, &str, &[&str]); 4] = [
+    (ItemKind::Unit, "rate_limit_units", &["name"]),
+    (ItemKind::Rule, "rate_limit_rules", &["id"]),
+    (ItemKind::List, "rate_limit_lists", &["list", "attribute", "value"]),
+    (ItemKind::Override, "rate_limit_overrides", &["rule_id", "key"]),
+];
 
 /// Statements with their rows, in the order in which they have to run.
 #[derive(Debug)]
@@ -74,7 +25,7 @@ pub(super) struct Writes(Vec<Write>);
 
 #[derive(Debug)]
 struct Write {
-    statement: &'static str,
+    statement: String,
     /// A JSON array.
     rows: String,
 }
@@ -82,32 +33,35 @@ struct Write {
 impl Writes {
     /// Creates the statements that write these changes, and delete the rows that cannot be parsed.
     pub(super) fn new(changes: &[StoredChange], bad_rows: &[BadRow]) -> Self {
+        let rows_of = |kind, choose: fn(&StoredChange) -> Option<&Item>| -> Vec<Value> {
+            let of_kind = changes.iter().filter(|change| change.kind == kind);
+            of_kind.filter_map(choose).filter_map(of_item).collect()
+        };
         let mut writes = Self(Vec::new());
-        // Rows that reference others are deleted before them, and inserted after them.
-        let kinds: [(ItemKind, &'static Statements); 4] = [
-            (ItemKind::Unit, &UNITS),
-            (ItemKind::Rule, &RULES),
-            (ItemKind::List, &LISTS),
-            (ItemKind::Override, &OVERRIDES),
-        ];
-        for (kind, statements) in kinds.into_iter().rev() {
+        for (kind, table, key) in TABLES.into_iter().rev() {
             let bad: Vec<&str> =
                 bad_rows.iter().filter(|row| row.kind == kind).map(|row| &*row.body).collect();
-            writes.add(&statements.delete_bad, &bad);
-            let gone = |change: &StoredChange| change.before.clone().filter(|_| change.after.is_none());
-            writes.add(&statements.delete, &rows_of(changes, kind, gone));
+            let are_bad = "to_json(stored)::text IN (SELECT jsonb_array_elements_text($1::jsonb))";
+            writes.add(&bad, format!("DELETE FROM {table} AS stored WHERE {are_bad}"));
+            let gone = rows_of(kind, |change| change.before.as_ref().filter(|_| change.after.is_none()));
+            let (given, is_same) = given(table, key);
+            writes.add(&gone, format!("DELETE FROM {table} AS stored USING {given} WHERE {is_same}"));
         }
-        for (kind, statements) in kinds {
-            let is_new = |change: &StoredChange| matches!(change.before, None | Some(Item::Unreadable(_)));
-            let changed = |change: &StoredChange| change.after.clone().filter(|_| !is_new(change));
-            let new = |change: &StoredChange| change.after.clone().filter(|_| is_new(change));
-            writes.add(&statements.update, &rows_of(changes, kind, changed));
-            writes.add(&statements.insert, &rows_of(changes, kind, new));
+        for (kind, table, key) in TABLES {
+            let changed = rows_of(kind, |change| change.after.as_ref().filter(|_| !is_new(change)));
+            let (given, is_same) = given(table, key);
+            let (columns, values) =
+                (listed(columns_of(&changed), ""), listed(columns_of(&changed), "given."));
+            let set = format!("UPDATE {table} AS stored SET ({columns}) = ROW ({values})");
+            writes.add(&changed, format!("{set} FROM {given} WHERE {is_same}"));
+            let new = rows_of(kind, |change| change.after.as_ref().filter(|_| is_new(change)));
+            let columns = listed(columns_of(&new), "");
+            writes.add(&new, format!("INSERT INTO {table} ({columns}) SELECT {columns} FROM {given}"));
         }
         writes
     }
 
-    fn add(&mut self, statement: &'static str, rows: &[impl Serialize]) {
+    fn add(&mut self, rows: &[impl Serialize], statement: String) {
         if !rows.is_empty() {
             // Serialising text and numbers cannot fail.
             self.0.push(Write { statement, rows: serde_json::to_string(rows).unwrap_or_default() });
@@ -122,11 +76,22 @@ impl Writes {
     }
 }
 
-fn rows_of(
-    changes: &[StoredChange],
-    kind: ItemKind,
-    choose: impl Fn(&StoredChange) -> Option<Item>,
-) -> Vec<Value> {
-    let of_kind = changes.iter().filter(|change| change.kind == kind);
-    of_kind.filter_map(choose).filter_map(|item| row_of(&item)).collect()
+fn is_new(change: &StoredChange) -> bool {
+    matches!(change.before, None | Some(Item::Unreadable(_)))
+}
+
+/// Returns the source of the given rows, and whether one of them is a stored row.
+fn given(table: &str, key: &[&str]) -> (String, String) {
+    let rows = format!("jsonb_populate_recordset(NULL::{table}, $1::jsonb) AS given");
+    let (stored, given) = (listed(key, "stored."), listed(key, "given."));
+    (rows, format!("({stored}) = ({given})"))
+}
+
+/// Returns the columns of rows, which all have the same.
+fn columns_of(rows: &[Value]) -> impl Iterator<Item = &str> {
+    rows.first().and_then(Value::as_object).into_iter().flat_map(Map::keys).map(String::as_str)
+}
+
+fn listed(columns: impl IntoIterator<Item = impl AsRef<str>>, prefix: &str) -> String {
+    columns.into_iter().map(|column| format!("{prefix}{}", column.as_ref())).collect::<Vec<_>>().join(", ")
 }

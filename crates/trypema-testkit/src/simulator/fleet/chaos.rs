@@ -3,16 +3,16 @@
 //! A seed always gives the same run. Seeds alternate between the strategies, so any range of seeds covers
 //! all of them.
 
-mod limits;
 mod mishaps;
 mod traffic;
 
-use trypema::clock::{Clock, ManualClock};
-use trypema::strategy::{Absolute, Concurrency, FixedWindow, SlidingWindow, Suppressed, TokenBucket};
+use std::time::Duration;
 
-use super::{Fleet, Journal, Law, LocalClock, Network, Offer};
+use trypema::clock::{Clock, ManualClock};
+use trypema::strategy::for_each_strategy;
+
+use super::{Fleet, Journal, Law, Legal, LocalClock, Network, Offer};
 use crate::random::Random;
-use limits::Drawn;
 
 /// The result of a seed.
 #[derive(Debug, Clone)]
@@ -61,19 +61,20 @@ impl Frame {
     }
 }
 
+macro_rules! plays {
+    ($($number:literal $type:ident $name:ident $limit:ident;)+) => {
+        /// The function that plays a run, of each strategy.
+        const PLAYS: &[fn(u64) -> Played] = &[$(played::<trypema::strategy::$type>),+];
+    };
+}
+for_each_strategy! { [plays] }
+
 /// Plays the run of `seed`.
 pub fn play(seed: u64) -> Played {
-    match seed % 6 {
-        0 => played::<Absolute>(seed),
-        1 => played::<TokenBucket>(seed),
-        2 => played::<FixedWindow>(seed),
-        3 => played::<SlidingWindow>(seed),
-        4 => played::<Suppressed>(seed),
-        _ => played::<Concurrency>(seed),
-    }
+    PLAYS[(seed % PLAYS.len() as u64) as usize](seed)
 }
 
-fn played<S: Drawn>(seed: u64) -> Played {
+fn played<S: Legal>(seed: u64) -> Played {
     let mut random = Random::seeded(seed);
     let frame = Frame::drawn(&mut random);
     let calls = random.pick(&[100, 300, 1_000, 2_000]);
@@ -85,7 +86,7 @@ fn played<S: Drawn>(seed: u64) -> Played {
     judged::<S>(&laws, frame, &journal, &described)
 }
 
-fn judged<S: Drawn>(laws: &[Law], frame: Frame, journal: &Journal, described: &str) -> Played {
+fn judged<S: Legal>(laws: &[Law], frame: Frame, journal: &Journal, described: &str) -> Played {
     let broken = (0..frame.keys).find_map(|key| {
         let broken = Law::any_broken_by(laws, &journal.of_key(key))?;
         Some(format!("{} {broken:?} of key {key}: {described}", S::NAME))
@@ -101,14 +102,14 @@ fn judged<S: Drawn>(laws: &[Law], frame: Frame, journal: &Journal, described: &s
     }
 }
 
-fn fleet<S: Drawn>(seed: u64, frame: Frame, offers: &[Offer], random: &mut Random) -> Fleet<S> {
+fn fleet<S: Legal>(seed: u64, frame: Frame, offers: &[Offer], random: &mut Random) -> Fleet<S> {
     let offered: u64 = offers.iter().map(|offer| offer.cost).sum();
     // The load per window is between half of the limit and eight times the limit.
     let per_window = offered * frame.window_us / frame.length_us.max(frame.window_us) / u64::from(frame.keys);
     let capacity = (per_window * 2 / random.between(1, 16)).max(1);
     let other = random.pick(&[capacity / 2 + 1, capacity / 10 + 1, capacity * 3]);
     let clocks = (0..frame.instances).map(|_| clock(random)).collect();
-    let limits = S::drawn([capacity, other], frame.window_us, random);
+    let limits = limits::<S>([capacity, other], frame.window_us, random);
     Fleet {
         limits,
         sync_us: frame.sync_us,
@@ -121,6 +122,14 @@ fn fleet<S: Drawn>(seed: u64, frame: Frame, offers: &[Offer], random: &mut Rando
         sample_us: 0,
         seed: random.next_u64() ^ seed,
     }
+}
+
+/// Returns a limit for each of `capacities` per `window_us`. They differ only in their capacity.
+fn limits<S: Legal>(capacities: [u64; 2], window_us: u64, random: &mut Random) -> Vec<S::Limit> {
+    let (seed, window) = (random.next_u64(), Duration::from_micros(window_us));
+    let limit = |capacity| S::random(capacity, window, &mut Random::seeded(seed));
+    // An invalid limit is left out: then no fault can change the limit.
+    capacities.into_iter().filter_map(|capacity| limit(capacity).ok()).collect()
 }
 
 /// Returns a clock with an offset of up to an hour and a drift of up to one in a thousand.

@@ -6,12 +6,13 @@ mod held;
 mod refilled;
 mod sliding;
 
-use trypema::strategy::{
-    Absolute, AbsoluteLimit, Concurrency, ConcurrencyLimit, FixedWindow, FixedWindowLimit, Leasable,
-    SlidingWindow, SlidingWindowLimit, Suppressed, SuppressedLimit, TokenBucket, TokenBucketLimits,
-};
+use std::time::Duration;
+
+use trypema::TrypemaError;
 
 use super::journal::{Forgotten, KeyJournal};
+use crate::random::Random;
+use crate::subject::Modelled;
 
 /// The longest distance between calls that the simulated limits count together.
 const WIDEST_GROUP_US: u64 = 100_000;
@@ -78,9 +79,15 @@ pub struct Broken {
 }
 
 /// A strategy whose limits have a law.
-pub trait Legal: Leasable {
+pub trait Legal: Modelled {
     /// Returns the law of `limit`.
     fn law(limit: &Self::Limit) -> Law;
+
+    /// Returns a limit of about `capacity` per `window` for a random fleet.
+    fn random(capacity: u64, window: Duration, random: &mut Random) -> Result<Self::Limit, TrypemaError> {
+        let _ = random;
+        Self::sized(capacity, window)
+    }
 }
 
 impl Law {
@@ -161,47 +168,6 @@ impl KeyJournal {
 fn forgotten_between(forgotten: &[Forgotten], first_us: u64, last_us: u64) -> u64 {
     let within = |lost: &&Forgotten| (first_us..=last_us).contains(&lost.at_us);
     forgotten.iter().filter(within).map(|lost| lost.units).sum()
-}
-
-impl Legal for Absolute {
-    fn law(limit: &AbsoluteLimit) -> Law {
-        Law::Sliding { capacity: limit.capacity(), window_us: limit.window().as_micros() as u64 }
-    }
-}
-
-/// The soft limit only holds on average, so the law is the hard limit.
-impl Legal for Suppressed {
-    fn law(limit: &SuppressedLimit) -> Law {
-        Law::Sliding { capacity: limit.hard(), window_us: limit.window().as_micros() as u64 }
-    }
-}
-
-impl Legal for TokenBucket {
-    fn law(limits: &TokenBucketLimits) -> Law {
-        let refill = |limit: &trypema::TokenLimit| Refill {
-            capacity: limit.capacity(),
-            refill_us: limit.refill_every().as_micros() as u64,
-        };
-        Law::Refilled(limits.as_slice().iter().map(refill).collect())
-    }
-}
-
-impl Legal for FixedWindow {
-    fn law(limit: &FixedWindowLimit) -> Law {
-        Law::Aligned { limit: limit.limit(), window_us: limit.window().as_micros() as u64 }
-    }
-}
-
-impl Legal for SlidingWindow {
-    fn law(limit: &SlidingWindowLimit) -> Law {
-        Law::Estimated { limit: limit.limit(), window_us: limit.window().as_micros() as u64 }
-    }
-}
-
-impl Legal for Concurrency {
-    fn law(limit: &ConcurrencyLimit) -> Law {
-        Law::Held { limit: limit.limit(), hold_us: limit.hold().as_micros() as u64 }
-    }
 }
 
 #[cfg(test)]

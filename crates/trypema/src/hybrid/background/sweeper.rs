@@ -11,7 +11,7 @@ use super::shared::Shared;
 use crate::clock::ClockSource;
 use crate::hybrid::state::{Maintenance, Pace};
 use crate::redis::{InstanceLiveness, RedisRateLimiterProvider, all};
-use crate::strategy::Leasable;
+use crate::strategy::{Leasable, STRATEGIES};
 use crate::waiting::{Sleep, with_timeout};
 
 /// The data of the background work. The provider owns it, and dropping it closes the queue.
@@ -19,7 +19,7 @@ pub(in crate::hybrid) struct Background {
     pub(in crate::hybrid) instance: Arc<Instance>,
     pub(in crate::hybrid) redis: RedisRateLimiterProvider,
     /// One entry per strategy.
-    pub(in crate::hybrid) strategies: [Arc<dyn LeasedKeys>; 7],
+    pub(in crate::hybrid) strategies: [Arc<dyn LeasedKeys>; STRATEGIES],
 }
 
 /// The keys of one strategy.

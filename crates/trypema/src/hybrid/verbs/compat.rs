@@ -1,37 +1,22 @@
 //! The absolute and suppressed limiters with the calls of the trypema 1.x API.
 
-use std::ops::Deref;
-
 use super::decide::Attempt;
 use super::limiter::HybridLimiter;
 use crate::decision::RateLimitDecision;
 use crate::error::TrypemaError;
 use crate::hybrid::state::TakeArgs;
-use crate::redis::{LimitedKey, RedisKey, WindowOptions, WindowStrategy};
-use crate::strategy::{Absolute, Leasable, Suppressed};
+use crate::redis::{LimitedKey, RedisKey};
+use crate::strategy::{Absolute, Leasable, Suppressed, WindowStrategy};
 use crate::units::RateLimit;
 
-/// Sliding windows with strict limits; see [`HybridWindowLimiter`] for `inc` and [`HybridLimiter`] for the
-/// other verbs.
-pub type AbsoluteHybridRateLimiter = HybridWindowLimiter<Absolute>;
+/// Sliding windows with strict limits.
+pub type AbsoluteHybridRateLimiter = HybridLimiter<Absolute>;
 
-/// Sliding windows that shed load gradually; see [`HybridWindowLimiter`] for `inc` and [`HybridLimiter`] for
-/// the other verbs.
-pub type SuppressedHybridRateLimiter = HybridWindowLimiter<Suppressed>;
+/// Sliding windows that shed load gradually.
+pub type SuppressedHybridRateLimiter = HybridLimiter<Suppressed>;
 
-/// A limiter whose limits are rates, in units per second. It counts calls in the window of its options. The
-/// rate of the first call for a key stays in force while the key is live.
-#[derive(Debug)]
-pub struct HybridWindowLimiter<S: WindowStrategy + Leasable> {
-    core: HybridLimiter<S>,
-    windows: WindowOptions,
-}
-
-impl<S: WindowStrategy + Leasable> HybridWindowLimiter<S> {
-    pub(super) fn new(core: HybridLimiter<S>, windows: WindowOptions) -> Self {
-        Self { core, windows }
-    }
-
+/// The calls of the trypema 1.x API, as [`RedisLimiter`](crate::redis::RedisLimiter) has them.
+impl<S: WindowStrategy + Leasable> HybridLimiter<S> {
     /// Takes `count` if it fits into the window at `rate_limit`, or at the rate that the key was first
     /// called with.
     pub async fn inc(
@@ -42,49 +27,34 @@ impl<S: WindowStrategy + Leasable> HybridWindowLimiter<S> {
     ) -> Result<RateLimitDecision, TrypemaError> {
         let limit = S::sticky(self.limit(rate_limit));
         let take = TakeArgs { key, limit: &limit, cost: count };
-        let started = self.core.redis().started();
-        let found = self.core.take_outcome(take, Attempt::FIRST).await;
+        let started = self.redis().started();
+        let found = self.take_outcome(take, Attempt::FIRST).await;
         let used_after_wait = found.as_ref().map_or(0, |found| S::used_after_wait(&found.outcome));
         let decided = found.map(|found| found.decision::<S>(&limit));
-        let decision =
-            self.core.redis().or_fallback_take(LimitedKey { key, limit: &limit }, count, decided)?;
-        self.core.redis().notify_decision(key, count, started, Some(S::core(&decision)));
-        Ok(S::view(&self.windows, &decision, used_after_wait))
+        let decision = self.redis().or_fallback_take(LimitedKey { key, limit: &limit }, count, decided)?;
+        self.redis().notify_decision(key, count, started, Some(S::core(&decision)));
+        Ok(S::view(self.redis().windows(), &decision, used_after_wait))
     }
 
     /// Returns the decision that [`inc`](Self::inc) would make for a count of 1, at the rate of a live key.
     /// Records nothing.
     pub async fn is_allowed(&self, key: &RedisKey) -> Result<RateLimitDecision, TrypemaError> {
-        let limit = S::of_live_state(&self.windows);
-        let held = self.core.held(key);
-        let decision = self.core.redis().peek(key, &limit, u64::from(held == 0)).await?;
-        Ok(S::view(&self.windows, &decision, 0))
+        let limit = S::of_live_state(self.redis().windows());
+        let held = self.held(key);
+        let decision = self.redis().peek(key, &limit, u64::from(held == 0)).await?;
+        Ok(S::view(self.redis().windows(), &decision, 0))
     }
 
     /// Changes the sticky rate of a live key. Returns whether the key is live. Other instances may spend
     /// units that they hold under the old rate, for up to the length of a lease.
     pub async fn set_rate_limit(&self, key: &RedisKey, rate_limit: &RateLimit) -> Result<bool, TrypemaError> {
-        let is_live = self.core.redis().adopt(key, &self.limit(rate_limit)).await;
-        self.core.end_leases(key);
+        let is_live = self.redis().adopt(key, &self.limit(rate_limit)).await;
+        self.end_leases(key);
         is_live
     }
 
     /// Returns `rate_limit` over this limiter's window, for the verbs that take a limit.
     pub fn limit(&self, rate_limit: &RateLimit) -> S::Limit {
-        S::limit(&self.windows, *rate_limit)
-    }
-}
-
-impl<S: WindowStrategy + Leasable> Clone for HybridWindowLimiter<S> {
-    fn clone(&self) -> Self {
-        Self { core: self.core.clone(), windows: self.windows }
-    }
-}
-
-impl<S: WindowStrategy + Leasable> Deref for HybridWindowLimiter<S> {
-    type Target = HybridLimiter<S>;
-
-    fn deref(&self) -> &HybridLimiter<S> {
-        &self.core
+        S::limit(self.redis().windows(), *rate_limit)
     }
 }

@@ -64,10 +64,6 @@ impl<S: Leasable> Clone for HybridLimiter<S> {
 }
 
 impl<S: Leasable> HybridLimiter<S> {
-    pub(super) fn of(shared: &Arc<Shared<S>>) -> Self {
-        Self { shared: Arc::clone(shared) }
-    }
-
     /// Takes `cost` if it fits. A cost of 0 reports the usage and records nothing.
     ///
     /// If this future is dropped while it waits for Redis, the take may have been sent already, and then

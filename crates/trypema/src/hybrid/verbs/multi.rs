@@ -11,7 +11,7 @@ mod as_provider;
 mod item;
 
 use super::decide::{CountCall, DecidedBy};
-use super::limiter::{HybridLimiter, KeyReceipt};
+use super::limiter::KeyReceipt;
 use super::provider::HybridRateLimiterProvider;
 use super::receipt::HybridReceipt;
 use crate::check::{
@@ -22,13 +22,8 @@ use crate::decision::Decision;
 use crate::error::TrypemaError;
 use crate::hybrid::state::TakeArgs;
 use crate::redis::{RedisKey, all};
-use crate::strategy::{Leasable, LimitOf, Strategy, with_strategy};
+use crate::strategy::{Strategy, with_strategy};
 use item::CheckItem;
-
-/// A provider that has a limiter of strategy `S`.
-pub(crate) trait HasHybridLimiter<S: LimitOf + Leasable> {
-    fn limiter(&self) -> &HybridLimiter<S>;
-}
 
 impl HybridRateLimiterProvider {
     /// Takes all of `checks`, or none of them. They may have any strategies and keys. A failure of Redis is
@@ -102,9 +97,7 @@ impl HybridRateLimiterProvider {
             let key = RedisKey::encode(check.key);
             with_strategy!(check.limit, |S, limit| {
                 let key_receipt = KeyReceipt { key: &key, receipt };
-                HasHybridLimiter::<S>::limiter(self)
-                    .refund_with_deadline(deadline.until(), limit, key_receipt)
-                    .await
+                self.limiter::<S>().refund_with_deadline(deadline.until(), limit, key_receipt).await
             })
         };
         all(refunds.map(refund)).await
@@ -120,7 +113,7 @@ impl HybridRateLimiterProvider {
             let key = RedisKey::encode(check.key);
             with_strategy!(check.limit, |S, limit| {
                 let take = TakeArgs { key: &key, limit, cost: check.cost };
-                let found = HasHybridLimiter::<S>::limiter(self).shared.peek(take);
+                let found = self.limiter::<S>().shared.peek(take);
                 found.map(|found| S::core(&found.decision::<S>(limit)))
             })
         };
@@ -155,7 +148,7 @@ impl HybridRateLimiterProvider {
         &self,
         request: TakeRequest<'_>,
     ) -> Result<TakeResponse<HybridReceipt>, TrypemaError> {
-        let started = self.fixed_window.redis().started();
+        let started = self.redis.started();
         let mut items = self.items(request.checks, CountCall::Yes)?;
         if !self.apply_denials(&mut items) {
             if self.take_in_redis(&mut items, request).await {
@@ -173,7 +166,7 @@ impl HybridRateLimiterProvider {
         &self,
         checks: &[Check<'_>],
     ) -> Option<Result<TakeResponse<HybridReceipt>, TrypemaError>> {
-        let started = self.fixed_window.redis().started();
+        let started = self.redis.started();
         let mut items = match self.items(checks, CountCall::No) {
             Ok(items) => items,
             Err(error) => return Some(Err(error)),
@@ -208,7 +201,7 @@ impl HybridRateLimiterProvider {
     fn unreport(&self, items: &[CheckItem<'_>]) {
         for item in items.iter().filter(|item| item.decision.is_some()) {
             with_strategy!(item.check.limit, |S, _limit| {
-                let table = &HasHybridLimiter::<S>::limiter(self).shared.table;
+                let table = &self.limiter::<S>().shared.table;
                 table.with(&item.key, |entry| entry.holding.unreport(item.check.cost));
             });
         }
@@ -219,7 +212,7 @@ impl HybridRateLimiterProvider {
     fn count_calls(&self, items: &[CheckItem<'_>]) {
         for item in items.iter().filter(|item| !item.check.is_postpaid) {
             with_strategy!(item.check.limit, |S, _limit| {
-                let shared = &HasHybridLimiter::<S>::limiter(self).shared;
+                let shared = &self.limiter::<S>().shared;
                 let now = shared.instance.clock.recent();
                 shared.table.with(&item.key, |entry| entry.holding.count(now, item.check.cost));
             });
@@ -231,7 +224,7 @@ impl HybridRateLimiterProvider {
     fn respond(&self, items: Vec<CheckItem<'_>>, started: Option<Timestamp>) -> TakeResponse<HybridReceipt> {
         for item in items.iter().filter(|item| !matches!(item.decided_by, DecidedBy::Redis)) {
             with_strategy!(item.check.limit, |S, _limit| {
-                let redis = HasHybridLimiter::<S>::limiter(self).redis();
+                let redis = self.limiter::<S>().redis();
                 redis.notify_decision(&item.key, item.check.cost, started, item.decision);
             });
         }
@@ -244,5 +237,3 @@ impl HybridRateLimiterProvider {
         response.without_unspent_receipts()
     }
 }
-
-crate::redis::has_limiter!(HasHybridLimiter, HybridRateLimiterProvider, HybridLimiter);

@@ -1,29 +1,50 @@
-//! `rl.hybrid()`: the seven strategies, shared through Redis and decided in this process.
+//! `rl.hybrid()`: all strategies, shared through Redis and decided in this process.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::compat::{AbsoluteHybridRateLimiter, SuppressedHybridRateLimiter};
 use super::limiter::HybridLimiter;
 use crate::clock::ClockSource;
 use crate::error::TrypemaError;
-use crate::hybrid::background::{self, Background, Instance, Shared};
-use crate::redis::{MissingPermission, RedisRateLimiterProvider, WindowOptions};
-use crate::strategy::{Abuse, Concurrency, FixedWindow, SlidingWindow, TokenBucket};
+use crate::hybrid::background::{self, Background, Instance, LeasedKeys, Shared};
+use crate::redis::{MissingPermission, RedisRateLimiterProvider};
+use crate::strategy::{Family, InCommon, Listed, Make, PerStrategy};
 
 /// The limiters of all strategies, shared through Redis, and decided in this process when it holds a lease.
 #[derive(Debug)]
 pub struct HybridRateLimiterProvider {
     background: Arc<Background>,
     pub(super) redis: RedisRateLimiterProvider,
-    pub(super) absolute: AbsoluteHybridRateLimiter,
-    pub(super) suppressed: SuppressedHybridRateLimiter,
-    pub(super) token_bucket: HybridLimiter<TokenBucket>,
-    pub(super) sliding_window: HybridLimiter<SlidingWindow>,
-    pub(super) fixed_window: HybridLimiter<FixedWindow>,
-    pub(super) abuse: HybridLimiter<Abuse>,
-    pub(super) concurrency: HybridLimiter<Concurrency>,
+    limiters: PerStrategy<HybridLimiters>,
+}
+
+/// The limiter of each strategy.
+#[derive(Debug)]
+struct HybridLimiters;
+
+impl Family for HybridLimiters {
+    type Of<S: Listed> = HybridLimiter<S>;
+}
+
+impl InCommon for HybridLimiters {
+    type Common<'a> = Arc<dyn LeasedKeys>;
+
+    fn common<S: Listed>(one: &HybridLimiter<S>) -> Arc<dyn LeasedKeys> {
+        Arc::clone(&one.shared) as _
+    }
+}
+
+/// The instance, and the provider whose counters it leases units of.
+struct Lessor<'a> {
+    redis: &'a RedisRateLimiterProvider,
+    instance: &'a Arc<Instance>,
+}
+
+impl Make<HybridLimiters> for Lessor<'_> {
+    fn make<S: Listed>(&self) -> HybridLimiter<S> {
+        HybridLimiter { shared: Shared::new(self.redis.limiter::<S>().clone(), self.instance) }
+    }
 }
 
 /// The configuration of a hybrid provider.
@@ -31,8 +52,6 @@ pub struct HybridRateLimiterProvider {
 pub(crate) struct HybridOptions {
     pub(crate) clock: ClockSource,
     pub(crate) sync_interval: Duration,
-    /// The window and related settings of `inc`.
-    pub(crate) windows: WindowOptions,
 }
 
 /// The state of the hybrid provider, for metrics.
@@ -51,38 +70,17 @@ pub struct HybridStats {
 
 impl HybridRateLimiterProvider {
     pub(crate) fn new(redis: &RedisRateLimiterProvider, options: HybridOptions) -> Self {
-        let HybridOptions { clock, sync_interval, windows } = options;
-        let instance = Arc::new(Instance::new(clock, sync_interval));
-        let absolute = Shared::new((**redis.absolute()).clone(), &instance);
-        let suppressed = Shared::new((**redis.suppressed()).clone(), &instance);
-        let token_bucket = Shared::new(redis.token_bucket().clone(), &instance);
-        let sliding_window = Shared::new(redis.sliding_window().clone(), &instance);
-        let fixed_window = Shared::new(redis.fixed_window().clone(), &instance);
-        let abuse = Shared::new(redis.abuse().clone(), &instance);
-        let concurrency = Shared::new(redis.concurrency().clone(), &instance);
-        Self {
-            absolute: AbsoluteHybridRateLimiter::new(HybridLimiter::of(&absolute), windows),
-            suppressed: SuppressedHybridRateLimiter::new(HybridLimiter::of(&suppressed), windows),
-            token_bucket: HybridLimiter::of(&token_bucket),
-            sliding_window: HybridLimiter::of(&sliding_window),
-            fixed_window: HybridLimiter::of(&fixed_window),
-            abuse: HybridLimiter::of(&abuse),
-            concurrency: HybridLimiter::of(&concurrency),
-            redis: redis.clone(),
-            background: Arc::new(Background {
-                instance,
-                redis: redis.clone(),
-                strategies: [
-                    absolute,
-                    suppressed,
-                    token_bucket,
-                    sliding_window,
-                    fixed_window,
-                    abuse,
-                    concurrency,
-                ],
-            }),
-        }
+        let instance = Arc::new(Instance::new(options.clock, options.sync_interval));
+        let limiters = PerStrategy::new(&Lessor { redis, instance: &instance });
+        let strategies = limiters.each();
+        let background = Arc::new(Background { instance, redis: redis.clone(), strategies });
+        Self { background, redis: redis.clone(), limiters }
+    }
+
+    /// Returns the limiter of the strategy `S`.
+    #[doc(hidden)]
+    pub fn limiter<S: Listed>(&self) -> &HybridLimiter<S> {
+        self.limiters.get::<S>()
     }
 
     /// Returns the permissions that the Redis user lacks for this provider. If none is missing, no verb fails
@@ -106,43 +104,6 @@ impl HybridRateLimiterProvider {
     /// [`TrypemaError::RedisError`] if a server does not answer, or refuses the login.
     pub async fn missing_permissions(&self) -> Result<Vec<MissingPermission>, TrypemaError> {
         Ok(self.redis.probe_permissions(true).await?)
-    }
-
-    /// Returns the limiter of sliding windows with strict limits.
-    pub fn absolute(&self) -> &AbsoluteHybridRateLimiter {
-        &self.absolute
-    }
-
-    /// Returns the limiter of sliding windows that shed load gradually.
-    pub fn suppressed(&self) -> &SuppressedHybridRateLimiter {
-        &self.suppressed
-    }
-
-    /// Returns the limiter of token buckets with one or more limits.
-    pub fn token_bucket(&self) -> &HybridLimiter<TokenBucket> {
-        &self.token_bucket
-    }
-
-    /// Returns the limiter of sliding-window counters.
-    pub fn sliding_window(&self) -> &HybridLimiter<SlidingWindow> {
-        &self.sliding_window
-    }
-
-    /// Returns the limiter of fixed windows.
-    pub fn fixed_window(&self) -> &HybridLimiter<FixedWindow> {
-        &self.fixed_window
-    }
-
-    /// Returns the limiter of attempts, which blocks keys that exceed their limits. Redis counts every
-    /// attempt; instances remember blocks.
-    pub fn abuse(&self) -> &HybridLimiter<Abuse> {
-        &self.abuse
-    }
-
-    /// Returns the limiter of units that are held at the same time. Redis takes every unit: nothing is
-    /// leased or remembered.
-    pub fn concurrency(&self) -> &HybridLimiter<Concurrency> {
-        &self.concurrency
     }
 
     /// Returns the background work as a future. Spawn it on the async runtime once for each

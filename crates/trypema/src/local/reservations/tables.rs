@@ -12,7 +12,7 @@ use crate::local::map::{HashedKey, NewState, StateMap};
 use crate::local::shard::Shard;
 use crate::reservation::{ReserveRequest, ReservedCheck};
 use crate::strategy::reservations::{Entry, EntryState, ReservationTable, ReserveAttempt};
-use crate::strategy::{Concurrency, ConcurrencyLimit, Limit, Origin, Recorded, Strategy};
+use crate::strategy::{Concurrency, ConcurrencyLimit, Origin, Recorded, Strategy};
 
 /// The location of the table of a check.
 pub(super) struct TableLocation<'p> {
@@ -141,12 +141,10 @@ impl<'p> TableCheck<'p> {
     }
 
     fn decide_new(&self, table: &ReservationTable, now: Timestamp) -> TableDecision {
-        match self.check.limit {
-            Limit::Concurrency(limit) => {
-                TableDecision::Decided(decide_concurrency(limit, table, self.check, now))
-            }
-            _ if table.has_room(now) => TableDecision::Open,
-            _ => TableDecision::Full(None),
+        match self.check.limit.held() {
+            Some(limit) => TableDecision::Decided(decide_concurrency(limit, table, self.check, now)),
+            None if table.has_room(now) => TableDecision::Open,
+            None => TableDecision::Full(None),
         }
     }
 
@@ -163,12 +161,8 @@ impl<'p> TableCheck<'p> {
 
     /// Returns the usage of a concurrency limit.
     fn usage(&self, table: &ReservationTable, now: Timestamp) -> Option<Decision> {
-        match self.check.limit {
-            Limit::Concurrency(limit) => {
-                Some(decide_concurrency(limit, table, &Check { cost: 0, ..*self.check }, now))
-            }
-            _ => None,
-        }
+        let check = Check { cost: 0, ..*self.check };
+        self.check.limit.held().map(|limit| decide_concurrency(limit, table, &check, now))
     }
 
     /// Writes the entry of an admitted check, and gives back the room for a table that was not needed. Returns

@@ -5,7 +5,7 @@ use super::super::key::RedisKey;
 use super::super::protocol::{CheckRequest, Verb};
 use super::super::provider::RedisRateLimiterProvider;
 use super::super::verb_call::{VerbArgs, VerbCall};
-use super::{CheckWithVerb, HasRedisLimiter, KeyedCheck};
+use super::{CheckWithVerb, KeyedCheck};
 use crate::check::{Check, CheckResult, Deadline, IfUnreachable, TakeRequest, TakeResponse};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
@@ -80,7 +80,7 @@ impl Provider for RedisRateLimiterProvider {
         MaybeReady::pending(async move {
             let key = RedisKey::encode(check.key);
             with_strategy!(check.limit, |S, _limit| {
-                HasRedisLimiter::<S>::limiter(self).reset_with_deadline(deadline.until(), &key).await
+                self.limiter::<S>().reset_with_deadline(deadline.until(), &key).await
             })
         })
     }
@@ -142,7 +142,7 @@ impl Provider for RedisRateLimiterProvider {
         let (key, policy) = (RedisKey::encode(check.key), self.policy(policy));
         with_strategy!(check.limit, |S, limit| {
             let args = VerbArgs::new(Verb::Hold, check.cost).with_payment(check.payment());
-            let fallback = &HasRedisLimiter::<S>::limiter(self).fallback;
+            let fallback = &self.limiter::<S>().fallback;
             let (decision, charged) = fallback.reserve(policy, VerbCall::new(&key, limit, args))?;
             Some(SubstituteReservation { decision, charged })
         })
@@ -157,7 +157,7 @@ impl Provider for RedisRateLimiterProvider {
         let (key, policy) = (RedisKey::encode(check.key), self.policy(policy));
         with_strategy!(check.limit, |S, limit| {
             let call = VerbCall::new(&key, limit, VerbArgs::new(Verb::Settle, check.cost));
-            HasRedisLimiter::<S>::limiter(self).fallback.settle(policy, call, charged);
+            self.limiter::<S>().fallback.settle(policy, call, charged);
         })
     }
 
@@ -187,7 +187,7 @@ impl RedisRateLimiterProvider {
     fn request_for_refund(&self, refund: &RefundRequest<'_>, keyed: &KeyedCheck<'_>) -> Option<CheckRequest> {
         let check = &refund.check;
         with_strategy!(check.limit, |S, limit| {
-            let limiter = HasRedisLimiter::<S>::limiter(self);
+            let limiter = self.limiter::<S>();
             match refund.receipt {
                 Some(AnyReceipt::Redis(receipt)) => limiter.refund_request(&keyed.key, limit, receipt),
                 Some(_) => None,
@@ -204,7 +204,7 @@ impl RedisRateLimiterProvider {
         let key = RedisKey::encode(check.key);
         with_strategy!(check.limit, |S, limit| {
             let args = VerbArgs::new(Verb::RefundUnits, check.cost);
-            HasRedisLimiter::<S>::limiter(self).fallback.refund(policy, VerbCall::new(&key, limit, args))
+            self.limiter::<S>().fallback.refund(policy, VerbCall::new(&key, limit, args))
         })
     }
 

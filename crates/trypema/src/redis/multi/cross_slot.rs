@@ -13,12 +13,12 @@ use super::super::protocol::{CheckReply, CheckRequest, Verb};
 use super::super::provider::RedisRateLimiterProvider;
 use super::super::receipt::RedisReceipt;
 use super::{
-    CheckWithReceipt, CheckWithVerb, DecidedCheck, DecidedCheckResult, HasRedisLimiter, KeyedCheck,
-    KeyedChecks, Replies, is_denied,
+    CheckWithReceipt, CheckWithVerb, DecidedCheck, DecidedCheckResult, KeyedCheck, KeyedChecks, Replies,
+    is_denied,
 };
 use crate::check::{Deadline, IfUnreachable, TakeRequest};
 use crate::decision::Decision;
-use crate::strategy::{Limit, with_strategy};
+use crate::strategy::with_strategy;
 
 impl RedisRateLimiterProvider {
     pub(super) async fn take_across_slots(
@@ -115,12 +115,13 @@ impl RedisRateLimiterProvider {
     ) {
         let recording = keyed.iter().zip(replies).filter_map(|(keyed, reply)| {
             let is_allowed = reply.as_ref().ok()?.decision.is_allowed();
-            let verb = match keyed.check.limit {
+            let limit = keyed.check.limit;
+            let verb = match is_allowed {
                 // A take could get a slot that was released meanwhile, and nobody would release that again.
-                Limit::Concurrency(_) if !is_allowed => Verb::DeniedElsewhere,
-                _ if !is_allowed => Verb::Reserve,
-                Limit::Suppressed(_) => Verb::DeniedElsewhere,
-                _ => return None,
+                false if limit.is_held() => Verb::DeniedElsewhere,
+                false => Verb::Reserve,
+                true if limit.counts_denied_elsewhere() => Verb::DeniedElsewhere,
+                true => return None,
             };
             Some(self.record_denial(CheckWithVerb { keyed: keyed.clone(), verb }, options, deadline))
         });
@@ -166,7 +167,7 @@ impl RedisRateLimiterProvider {
     ) -> Vec<Result<u64, RedisFailure>> {
         let request_of = |one: &CheckWithReceipt<'_>| {
             with_strategy!(one.keyed.check.limit, |S, limit| {
-                HasRedisLimiter::<S>::limiter(self).refund_request(&one.keyed.key, limit, one.receipt)
+                self.limiter::<S>().refund_request(&one.keyed.key, limit, one.receipt)
             })
         };
         self.refund_each(taken.iter().map(request_of), deadline).await

@@ -12,7 +12,7 @@ use super::super::join;
 use super::super::protocol::{CheckReply, CheckRequest, ReservationArgs, Verb};
 use super::super::provider::RedisRateLimiterProvider;
 use super::super::verb_call::VerbArgs;
-use super::{HasRedisLimiter, KeyedCheck, KeyedChecks};
+use super::{KeyedCheck, KeyedChecks};
 use crate::check::{Check, CheckResult, Deadline, Failed, IfUnreachable, validate};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::decision::{Decision, DecisionTime};
@@ -351,7 +351,7 @@ impl RedisRateLimiterProvider {
         let payment = if request.is_debit { Payment::Debit } else { keyed.payment };
         let args = VerbArgs { extra, ..VerbArgs::new(Verb::Hold, keyed.check.cost) }.with_payment(payment);
         let mut made = with_strategy!(keyed.check.limit, |S, limit| {
-            HasRedisLimiter::<S>::limiter(self).check_request(&keyed.key, Some(limit), args)
+            self.limiter::<S>().check_request(&keyed.key, Some(limit), args)
         });
         made.outcome_len += BEFORE_OUTCOME;
         let ending = AT_COST;
@@ -369,7 +369,7 @@ impl RedisRateLimiterProvider {
         let keyed = KeyedCheck::new(*check);
         let args = VerbArgs { extra, ..VerbArgs::new(verb, check.cost) };
         let made = with_strategy!(check.limit, |S, limit| {
-            HasRedisLimiter::<S>::limiter(self).check_request(&keyed.key, Some(limit), args)
+            self.limiter::<S>().check_request(&keyed.key, Some(limit), args)
         });
         let outcome_len = match verb {
             Verb::Settle => 4 * 8,

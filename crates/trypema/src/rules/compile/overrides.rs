@@ -59,7 +59,7 @@ impl Compiler<'_> {
     fn check_alone(&mut self, written: &Override, field: &FieldPath) {
         self.refuse_both_or_none(written, field);
         if let Some(numbers) = &written.strategy {
-            self.limit(numbers, &field.then("strategy"));
+            numbers.compile(self, &field.then("strategy"));
         }
     }
 
@@ -83,7 +83,7 @@ impl Compiler<'_> {
     ) -> Option<OverrideAction> {
         self.refuse_both_or_none(written, field);
         let Some(numbers) = &written.strategy else { return written.verdict.map(OverrideAction::Verdict) };
-        let limit = self.limit(numbers, &field.then("strategy"))?;
+        let limit = numbers.compile(self, &field.then("strategy"))?;
         if limit.strategy() != rule.limit.strategy() {
             let (own, other) = (rule.limit.strategy(), limit.strategy());
             self.refuse(&field.then("strategy"), format!("the rule's strategy is {own}, not {other}"));

@@ -41,7 +41,6 @@ use crate::rules::reservation::{
     CounterName, NewReservation, Outstanding, Reservation, ReservationRef, ReserveOptions, SettleCosts,
     Settlement, valid_ttl,
 };
-use crate::strategy::Limit;
 use crate::strategy::reservations::ReserveAttempt;
 
 impl Engine {
@@ -310,7 +309,7 @@ impl Engine {
             let checks = match record.mode {
                 RecordMode::Take => &mut reserved,
                 // A denied request holds no slot of a candidate either.
-                _ if matches!(record.check.limit, Limit::Concurrency(_)) => continue,
+                _ if record.check.limit.is_held() => continue,
                 _ => &mut recorded,
             };
             checks.checks.push(record.check);

@@ -11,7 +11,6 @@ use crate::rules::index::MatchedRules;
 use crate::rules::request::IndexedSet;
 use crate::rules::set::{CompiledRule, ListMatch, MatchedPath, OverrideAction, RuleSet, too_many_rules};
 use crate::rules::verdict::{MissingInput, RuleOutcome, Verdict};
-use crate::strategy::Limit;
 
 /// The expected length of a counter name. Reserving this much per name avoids most reallocations.
 const EXPECTED_KEY_BYTES: usize = 32;
@@ -179,7 +178,7 @@ impl<'r> PlanBuilder<'r> {
     fn add(&mut self, matched: MatchedPath<'_>, indexed: &IndexedSet<'_>) -> Option<MissingInput> {
         let entry = matched.entry;
         let rule = self.set.at(entry.rule)?;
-        if self.purpose == Purpose::Check && matches!(rule.limit, Limit::Concurrency(_)) {
+        if self.purpose == Purpose::Check && rule.limit.is_held() {
             if !self.unheld.contains(&entry.rule) {
                 self.unheld.push(entry.rule);
             }

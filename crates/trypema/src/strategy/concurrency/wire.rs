@@ -2,10 +2,15 @@
 
 use super::{Concurrency, ConcurrencyLimit, ConcurrencyOutcome, HeldUnits};
 use crate::clock::Timestamp;
+use crate::strategy::wire::{LuaSource, RESERVATIONS};
 use crate::strategy::{Call, ReplyReader, Wire, put_count};
 
 impl Wire for Concurrency {
-    const NUMBER: u8 = 7;
+    const LUA: LuaSource = LuaSource {
+        base: RESERVATIONS,
+        lease: include_str!("lease.lua"),
+        ..LuaSource::of(include_str!("../concurrency.lua"))
+    };
 
     fn write_limit(limit: &ConcurrencyLimit, _: Timestamp, out: &mut Vec<u8>) {
         put_count(out, limit.limit);

@@ -3,10 +3,15 @@
 use super::windows::Windows;
 use super::{FixedWindow, FixedWindowLimit, FixedWindowOutcome};
 use crate::clock::Timestamp;
+use crate::strategy::wire::LuaSource;
 use crate::strategy::{Call, ReplyReader, Wire, put_count};
 
 impl Wire for FixedWindow {
-    const NUMBER: u8 = 5;
+    const LUA: LuaSource = LuaSource {
+        quick: include_str!("../quick/fixed_window.lua"),
+        quick_refund: include_str!("../quick/refund/fixed_window.lua"),
+        ..LuaSource::of(include_str!("../fixed_window.lua"))
+    };
 
     #[cfg_attr(not(feature = "calendar"), allow(unused_variables, reason = "only calendars need the time"))]
     fn write_limit(limit: &FixedWindowLimit, now: Timestamp, out: &mut Vec<u8>) {

@@ -2,10 +2,15 @@
 
 use super::{Counts, SlidingWindow, SlidingWindowLimit, SlidingWindowOutcome};
 use crate::clock::Timestamp;
+use crate::strategy::wire::LuaSource;
 use crate::strategy::{Call, ReplyReader, Wire, put_count};
 
 impl Wire for SlidingWindow {
-    const NUMBER: u8 = 4;
+    const LUA: LuaSource = LuaSource {
+        quick: include_str!("../quick/sliding_window.lua"),
+        quick_refund: include_str!("../quick/refund/sliding_window.lua"),
+        ..LuaSource::of(include_str!("../sliding_window.lua"))
+    };
 
     fn write_limit(limit: &SlidingWindowLimit, _: Timestamp, out: &mut Vec<u8>) {
         put_count(out, limit.limit);

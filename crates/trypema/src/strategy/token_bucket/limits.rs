@@ -147,6 +147,12 @@ impl TokenBucketLimits {
         &self.limits
     }
 
+    /// Returns the refill time of the limit with the smallest capacity.
+    pub(in crate::strategy) fn window(&self) -> Duration {
+        let smallest = self.limits.iter().min_by_key(|limit| limit.capacity());
+        smallest.map(|limit| limit.refill_every()).unwrap_or_default()
+    }
+
     /// Returns the longest refill time of any limit.
     #[inline]
     pub(super) fn retention_us(&self) -> u64 {

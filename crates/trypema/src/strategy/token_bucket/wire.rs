@@ -2,11 +2,17 @@
 
 use super::{PerLimit, TokenBucket, TokenBucketLimits, TokenBucketOutcome};
 use crate::clock::Timestamp;
+use crate::strategy::wire::LuaSource;
 use crate::strategy::{Call, ReplyReader, Wire, put_count};
 use crate::units::MAX_EXACT;
 
 impl Wire for TokenBucket {
-    const NUMBER: u8 = 3;
+    const LUA: LuaSource = LuaSource {
+        base: include_str!("debt.lua"),
+        quick: include_str!("../quick/token_bucket.lua"),
+        quick_refund: include_str!("../quick/refund/token_bucket.lua"),
+        ..LuaSource::of(include_str!("../token_bucket.lua"))
+    };
 
     /// A short suffix: it makes the name of a usual key, such as `trypema:{user_123}:tokens`, 8 bytes shorter
     /// in Redis.

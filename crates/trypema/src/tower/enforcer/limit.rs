@@ -89,6 +89,6 @@ impl LimitEnforcer {
     /// Returns the cost for checking a request that is counted after its response. It is 0 for abuse limits,
     /// which are only checked for a block.
     fn peek_cost(&self, cost: u64) -> u64 {
-        if matches!(self.limit, Limit::Abuse(_)) { 0 } else { cost }
+        if self.limit.counts_attempts() { 0 } else { cost }
     }
 }

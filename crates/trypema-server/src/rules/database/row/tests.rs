@@ -4,6 +4,10 @@ use super::*;
 
 const MIGRATION: &str = include_str!("../../../../migrations/0001_rules.sql");
 
+fn rule(body: &str) -> Result<Rule, String> {
+    RULES.item(body)
+}
+
 /// Returns the fields of all strategies.
 fn strategy_fields() -> BTreeSet<String> {
     let schema = schemars::schema_for!(Numbers);
@@ -24,10 +28,10 @@ fn the_constraint_knows_every_field_without_a_column() {
     let known: Vec<String> = known.split(',').map(|key| key.trim().to_owned()).collect();
 
     let of_rule =
-        RULE_FIELDS.iter().filter(|field| !RULE_COLUMNS.contains(&&***field) && *field != "strategy");
+        RULES.fields.iter().filter(|field| !RULES.columns.contains(&&***field) && *field != "strategy");
     let of_strategy = strategy_fields();
-    assert!(of_strategy.is_disjoint(&RULE_FIELDS), "each key of `extra` has one meaning");
-    let of_strategy = of_strategy.iter().filter(|field| NUMBERS.iter().all(|(name, _)| name != field));
+    assert!(of_strategy.is_disjoint(&RULES.fields), "each key of `extra` has one meaning");
+    let of_strategy = of_strategy.iter().filter(|field| !NUMBERS.contains(&&***field));
     let wanted: BTreeSet<String> = of_rule.chain(of_strategy).cloned().collect();
     assert_eq!(known.iter().cloned().collect::<BTreeSet<_>>(), wanted);
     assert_eq!(known.len(), wanted.len());
@@ -40,7 +44,7 @@ fn a_rule_becomes_a_row_and_the_row_that_rule() {
         "strategy": {"fixed_window": {"limit": 7, "per": "month", "starts": 28}},
     }))
     .unwrap();
-    let row = of_rule(&rule_of_calendar);
+    let row = RULES.row(&rule_of_calendar);
     assert_eq!((&row["algorithm"], &row["limit_count"]), (&json!("fixed_window"), &json!(7)));
     let extra = json!({"unit": "tokens", "when": {"model": ["gpt-5"]}, "per": "month", "starts": 28});
     assert_eq!((&row["window_seconds"], &row["extra"]), (&Value::Null, &extra));
@@ -74,6 +78,9 @@ fn what_a_row_cannot_say_is_named() {
         (r#""window_seconds": -5"#, "window_seconds: -5 seconds is not a valid duration"),
         (r#""window_seconds": "NaN""#, "window_seconds: \"NaN\" seconds"),
         (r#""algorithm": null"#, "algorithm: missing"),
+        // Only without NOT NULL. The default may not be meant.
+        (r#""enabled": null"#, "enabled: is NULL"),
+        (r#""extra": null"#, "extra: is NULL"),
         (r#""burst_limit": 1"#, "burst_limit: unknown field"),
         (r#""name": "a\nb", "unknown": 1e999"#, ""),
     ] {

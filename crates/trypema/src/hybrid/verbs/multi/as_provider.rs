@@ -1,7 +1,6 @@
 //! The [`Provider`] implementation for hybrid, which rules and middleware use. It answers at once if leases
 //! decide all checks.
 
-use super::HasHybridLimiter;
 use crate::check::{Check, CheckResult, Deadline, IfUnreachable, TakeRequest, TakeResponse};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
@@ -93,7 +92,7 @@ impl Provider for HybridRateLimiterProvider {
         MaybeReady::pending(async move {
             let key = RedisKey::encode(check.key);
             with_strategy!(check.limit, |S, _limit| {
-                HasHybridLimiter::<S>::limiter(self).reset_with_deadline(deadline.until(), &key).await
+                self.limiter::<S>().reset_with_deadline(deadline.until(), &key).await
             })
         })
     }
@@ -169,7 +168,7 @@ impl HybridRateLimiterProvider {
     fn forget_denials(&self, check: &Check<'_>) {
         let key = RedisKey::encode(check.key);
         with_strategy!(check.limit, |S, _limit| {
-            let table = &HasHybridLimiter::<S>::limiter(self).shared.table;
+            let table = &self.limiter::<S>().shared.table;
             table.with(&key, |entry| entry.holding.forget_denials());
         });
     }
@@ -182,7 +181,7 @@ impl HybridRateLimiterProvider {
         }
         let key = RedisKey::encode(check.key);
         with_strategy!(check.limit, |S, limit| {
-            let limiter = HasHybridLimiter::<S>::limiter(self);
+            let limiter = self.limiter::<S>();
             let started = limiter.redis().started();
             let attempt = Attempt { count: CountCall::Yes, deadline: Some(deadline.until()) };
             let found = limiter.take_outcome(TakeArgs { key: &key, limit, cost: check.cost }, attempt).await;

@@ -1,6 +1,5 @@
 //! One check of an all-or-nothing request: deciding, taking and undoing it.
 
-use super::HasHybridLimiter;
 use crate::check::{Check, Deadline, IfUnreachable, Receipts, TakeRequest, validate_take};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
@@ -36,7 +35,7 @@ impl HybridRateLimiterProvider {
                 true => DecidedBy::Redis,
                 false => with_strategy!(check.limit, |S, limit| {
                     let take = TakeArgs { key: &key, limit, cost: check.cost };
-                    HasHybridLimiter::<S>::limiter(self).shared.decided_by(take, count)
+                    self.limiter::<S>().shared.decided_by(take, count)
                 }),
             };
             CheckItem { check: *check, key, decided_by, decision: None, receipt: None, failure: None }
@@ -67,7 +66,7 @@ impl HybridRateLimiterProvider {
     fn peek_leased(&self, check: &Check<'_>, key: &RedisKey) -> Option<Decision> {
         with_strategy!(check.limit, |S, limit| {
             let take = TakeArgs { key, limit, cost: check.cost };
-            let found = HasHybridLimiter::<S>::limiter(self).shared.peek(take);
+            let found = self.limiter::<S>().shared.peek(take);
             found.map(|found| S::core(&found.decision::<S>(limit)))
         })
     }
@@ -132,7 +131,7 @@ impl HybridRateLimiterProvider {
         let denial = item.decision.filter(|decision| !decision.is_allowed() && !item.check.is_postpaid);
         let (Some(decision), cost) = (denial, item.check.cost) else { return };
         with_strategy!(item.check.limit, |S, limit| {
-            let shared = &HasHybridLimiter::<S>::limiter(self).shared;
+            let shared = &self.limiter::<S>().shared;
             let replied_at = shared.instance.clock.now();
             shared.table.with_or_insert(TakeArgs { key: &item.key, limit, cost }, replied_at, |entry| {
                 if entry.holding.limit() == limit {
@@ -168,7 +167,7 @@ impl HybridRateLimiterProvider {
     /// Notifies the observer of a failure. Returns it as an error.
     fn report_failure(&self, item: &CheckItem<'_>, failure: RedisFailure) -> TrypemaError {
         with_strategy!(item.check.limit, |S, _limit| {
-            HasHybridLimiter::<S>::limiter(self).redis().report_failure(&item.key, failure)
+            self.limiter::<S>().redis().report_failure(&item.key, failure)
         })
     }
 
@@ -178,7 +177,7 @@ impl HybridRateLimiterProvider {
         let mut spent = Vec::new();
         let receipt;
         let decision = with_strategy!(check.limit, |S, limit| {
-            let limiter = HasHybridLimiter::<S>::limiter(self);
+            let limiter = self.limiter::<S>();
             let on_spent = |units: LeasedUnits| spent.push(units);
             let attempt = Attempt { count: CountCall::No, deadline: Some(deadline.before_rollback()) };
             match limiter.shared.decide(TakeArgs { key, limit, cost: check.cost }, attempt, on_spent).await? {
@@ -208,7 +207,7 @@ impl HybridRateLimiterProvider {
         let (check, key) = (item.check, &item.key);
         let mut spent = Vec::new();
         with_strategy!(check.limit, |S, limit| {
-            let limiter = HasHybridLimiter::<S>::limiter(self);
+            let limiter = self.limiter::<S>();
             let take = TakeArgs { key, limit, cost: check.cost };
             let found =
                 limiter.shared.decide_now(take, CountCall::No, |units: LeasedUnits| spent.push(units))?;
@@ -226,7 +225,7 @@ impl HybridRateLimiterProvider {
             with_strategy!(item.check.limit, |S, limit| {
                 match receipt.redeem::<S>(&item.key) {
                     Some(UnitsOrigin::Leased(spent)) => {
-                        HasHybridLimiter::<S>::limiter(self).restore(&item.key, limit, spent);
+                        self.limiter::<S>().restore(&item.key, limit, spent);
                     }
                     Some(UnitsOrigin::Redis(receipt)) => item.receipt = Some(item.receipt_of(receipt)),
                     None => {}
@@ -258,13 +257,13 @@ impl HybridRateLimiterProvider {
     pub(super) fn report_denied(&self, items: &[CheckItem<'_>]) {
         for item in items {
             let is_counting = match item.decided_by {
-                DecidedBy::Lease => !matches!(item.check.limit, crate::Limit::Abuse(_)),
+                DecidedBy::Lease => !item.check.limit.counts_attempts(),
                 DecidedBy::Denial(_) => true,
                 DecidedBy::Redis => false,
             };
             if is_counting {
                 with_strategy!(item.check.limit, |S, _limit| {
-                    let table = &HasHybridLimiter::<S>::limiter(self).shared.table;
+                    let table = &self.limiter::<S>().shared.table;
                     table.with(&item.key, |entry| entry.holding.report_denied(item.check.cost));
                 });
             }

@@ -6,14 +6,14 @@
 //!   `strategy/reservations/attempts.rs` says why this takes no units from a request that was allowed.
 //! - It brings the reservations to the store that this process keeps (`kept.rs`).
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::background::{FIRST_PAUSE, LONGEST_PAUSE};
 use super::ending::Spawner;
-use super::kept::{KeptName, KeptPart, KeptParts, MAX_KEPT};
+use super::kept::{KeptName, KeptPart, KeptParts, MAX_KEPT, PartMoved};
 use crate::check::{Check, CheckResult, TakeRequest};
 use crate::clock::Timestamp;
 use crate::error::TrypemaError;
@@ -75,8 +75,8 @@ pub(in crate::rules) struct Backlog {
     done: AtomicU64,
     given_up: AtomicU64,
     moved: AtomicU64,
-    /// The number of reservations that this process keeps, so that nobody takes the lock when there are none.
-    kept: AtomicUsize,
+    /// The number of parts in `kept` and `settled`, so that nobody takes the lock when there are none.
+    known: AtomicUsize,
     /// The number of attempts under ids that this engine drew.
     attempts: AtomicU64,
     /// The number of the next attempt, if a test has chosen it.
@@ -88,6 +88,9 @@ pub(in crate::rules) struct Backlog {
 pub(super) struct State {
     /// The reservations that this process keeps.
     pub(super) kept: KeptParts,
+    /// The parts that ended here and that the store need not learn of, with their expiry: a settlement that is
+    /// repeated until then is recognised.
+    pub(super) settled: HashMap<KeptName, Timestamp>,
     /// The place of the next one to bring to the store.
     next_kept: usize,
     /// Each with the time at which its units can no longer be given back.
@@ -149,9 +152,13 @@ impl Backlog {
         Some(BacklogStep { undos, kept })
     }
 
-    /// Whether this process keeps a reservation.
+    /// Whether this process knows a part that the store may not know.
     pub(super) fn is_keeping(&self) -> bool {
-        self.kept.load(Ordering::Acquire) > 0
+        self.known.load(Ordering::Acquire) > 0
+    }
+
+    fn count_known(&self, state: &State) {
+        self.known.store(state.kept.len() + state.settled.len(), Ordering::Release);
     }
 
     /// Returns a part that is kept; `None` if it is no longer.
@@ -159,14 +166,19 @@ impl Backlog {
         self.lock().kept.get(name).cloned()
     }
 
-    /// Forgets a part that the store knows now, unless it was settled or renewed here meanwhile.
-    pub(super) fn end_move(&self, name: &KeptName, moved: &KeptPart) {
+    /// Forgets a part that the store knows now, or need not know, unless it was settled or renewed here meanwhile.
+    pub(super) fn end_move(&self, name: &KeptName, part: &KeptPart, moved: PartMoved, now: Timestamp) {
         let mut state = self.lock();
-        if state.kept.get(name) == Some(moved) {
-            state.kept.remove(name);
-            self.kept.store(state.kept.len(), Ordering::Release);
-            self.moved.fetch_add(1, Ordering::Relaxed);
+        if state.kept.get(name) != Some(part) {
+            return;
         }
+        state.kept.remove(name);
+        state.settled.retain(|_, expires_at| now < *expires_at);
+        if moved == PartMoved::Unneeded && part.is_settled_by_id() && now < part.expires_at {
+            state.settled.insert(name.clone(), part.expires_at);
+        }
+        self.count_known(&state);
+        self.moved.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Keeps parts of a reservation. Returns whether a task has to be started.
@@ -184,7 +196,7 @@ impl Backlog {
                 state.kept.insert((ended.name.id, name.1), ended);
             }
         }
-        self.kept.store(state.kept.len(), Ordering::Release);
+        self.count_known(&state);
         let is_needed = !state.is_running && !state.kept.is_empty();
         state.is_running |= is_needed;
         is_needed
@@ -192,7 +204,8 @@ impl Backlog {
 
     /// Returns how the failure policy spends a reservation: like a take, if so many more parts cannot be kept.
     pub(super) fn reserve_verb(&self, parts: usize) -> CheckVerb {
-        match self.lock().kept.len() + parts <= MAX_KEPT {
+        let state = self.lock();
+        match state.kept.len() + state.settled.len() + parts <= MAX_KEPT {
             true => CheckVerb::Reserve,
             false => CheckVerb::Take,
         }
@@ -217,12 +230,12 @@ impl Backlog {
 impl Engine {
     /// Returns the numbers of the work that waits for the store: see [`BacklogCounts`].
     pub fn backlog(&self) -> BacklogCounts {
-        let Backlog { done, given_up, moved, kept, .. } = &*self.backlog;
+        let Backlog { done, given_up, moved, .. } = &*self.backlog;
         BacklogCounts {
             to_undo: self.backlog.pending(),
             undone: done.load(Ordering::Relaxed),
             given_up: given_up.load(Ordering::Relaxed),
-            kept: kept.load(Ordering::Acquire),
+            kept: self.backlog.lock().kept.len(),
             moved: moved.load(Ordering::Relaxed),
         }
     }

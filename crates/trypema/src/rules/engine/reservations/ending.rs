@@ -17,7 +17,7 @@ use crate::rules::reservation::{
     CounterName, Outstanding, SettleCosts, SettledRule, SettledStatus, Settlement,
 };
 use crate::rules::set::{CompiledRule, RuleSet};
-use crate::strategy::Limit;
+use crate::strategy::ConcurrencyLimit;
 use crate::strategy::reservations::ReservationId;
 
 impl Engine {
@@ -233,10 +233,7 @@ impl<'r> ReservedCounter<'r> {
     }
 
     fn hold(&self) -> Option<Duration> {
-        match self.rule.limit_of(self.key) {
-            Limit::Concurrency(limit) => Some(limit.hold()),
-            _ => None,
-        }
+        self.rule.limit_of(self.key).held().map(ConcurrencyLimit::hold)
     }
 
     fn settlement(&self, id: ReservationId, costs: SettleCosts<'_>) -> SettleRequest<'r> {

@@ -64,6 +64,11 @@ impl KeptPart {
         self.counted.is_none() && now < self.expires_at
     }
 
+    /// Whether it was settled, under an id that its caller chose and may name again.
+    pub(super) fn is_settled_by_id(&self) -> bool {
+        self.counted.is_some() && self.name.id.is_chosen()
+    }
+
     /// Whether the store has nothing to learn of it: it holds nothing, and its units no longer count anywhere.
     fn is_void(&self, limit: &Limit, now: Timestamp) -> bool {
         if self.is_open(now) || self.may_be_stored && now < self.expires_at {
@@ -71,7 +76,7 @@ impl KeptPart {
         }
         let retention_us = with_strategy!(limit, |S, limit| S::retention_us(limit));
         let is_past = self.made_at + Duration::from_micros(retention_us) <= now;
-        matches!(limit, Limit::Concurrency(_)) || self.counted == Some(0) || is_past
+        limit.is_held() || self.counted == Some(0) || is_past
     }
 
     /// Adds a repeated request under the same id. If the first one has ended, the repeated one takes its place; returns
@@ -109,22 +114,27 @@ impl Engine {
     pub(super) fn settle_kept(&self, request: &SettleRequest<'_>) -> Option<SettleResult> {
         let (now, check) = (self.clock().now(), &request.check);
         let mut state = self.backlog.lock();
-        let part = state.kept.get_mut(&(request.id, check.key.into()))?;
+        let ended = |status| Some(Ok(SettledCheck { status, ..SettledCheck::default() }));
+        let name = (request.id, check.key.into());
+        let Some(part) = state.kept.get_mut(&name) else {
+            let is_settled = state.settled.get(&name).is_some_and(|expires_at| now < *expires_at);
+            return if is_settled { ended(SettleStatus::SettledBefore) } else { None };
+        };
         if !part.is_open(now) {
-            let status = match part.counted.is_some() && request.id.is_chosen() {
-                true => SettleStatus::SettledBefore,
-                false => SettleStatus::Unknown,
-            };
-            return Some(Ok(SettledCheck { status, ..SettledCheck::default() }));
+            return ended(if part.is_settled_by_id() {
+                SettleStatus::SettledBefore
+            } else {
+                SettleStatus::Unknown
+            });
         }
         let reserved = part.units;
         let counted = if request.ending == Ending::Estimate { reserved } else { check.cost };
         let (expires_in, policy, charged) = (part.expires_in(now), part.policy, part.charged);
         part.counted = Some(counted);
         drop(state);
-        let (refunded, counted_here) = match check.limit {
-            Limit::Concurrency(_) => (reserved, 0),
-            _ => (reserved.saturating_sub(counted), counted),
+        let (refunded, counted_here) = match check.limit.is_held() {
+            true => (reserved, 0),
+            false => (reserved.saturating_sub(counted), counted),
         };
         self.provider().settle_without_store(&Check { cost: counted_here, ..*check }, charged, policy);
         Some(Ok(SettledCheck { status: SettleStatus::Settled, reserved, counted, refunded, expires_in }))
@@ -137,10 +147,10 @@ impl Engine {
     ) -> Option<Result<Option<RenewedCheck>, TrypemaError>> {
         let now = self.clock().now();
         let mut state = self.backlog.lock();
-        let part = state.kept.get_mut(&(request.id, request.check.key.into()))?;
-        if !part.is_open(now) {
-            return Some(Ok(None));
-        }
+        let name = (request.id, request.check.key.into());
+        let Some(part) = state.kept.get_mut(&name).filter(|part| part.is_open(now)) else {
+            return (state.kept.contains_key(&name) || state.settled.contains_key(&name)).then_some(Ok(None));
+        };
         let was_left = part.expires_in(now);
         part.expires_at = now + request.ttl;
         Some(Ok(Some(RenewedCheck { was_left, expires_in: request.ttl })))
@@ -194,11 +204,12 @@ impl Engine {
         let (mut moved, mut failures) = (0, 0);
         for name in names {
             let Some(part) = self.backlog.kept_part(name) else { continue };
-            if self.move_part(&set, &name.1, &part).await {
-                self.backlog.end_move(name, &part);
-                moved += 1;
-            } else {
-                failures += 1;
+            match self.move_part(&set, &name.1, &part).await {
+                PartMoved::NotYet => failures += 1,
+                ended => {
+                    self.backlog.end_move(name, &part, ended, self.clock().now());
+                    moved += 1;
+                }
             }
             if failures == MAX_FAILURES {
                 break;
@@ -207,20 +218,29 @@ impl Engine {
         moved
     }
 
-    /// Moves one part. Returns whether the store knows it now, or need not know.
-    async fn move_part(&self, set: &RuleSet, key: &str, part: &KeptPart) -> bool {
+    /// Moves one part.
+    async fn move_part(&self, set: &RuleSet, key: &str, part: &KeptPart) -> PartMoved {
         let now = self.clock().now();
         let Some(rule) = set.rule_of_counter(key) else {
             // The rule may come back, and count on.
-            return part.expires_at <= now;
+            return if part.expires_at <= now { PartMoved::Unneeded } else { PartMoved::NotYet };
         };
         let limit = rule.limit_of(key);
         if part.is_void(limit, now) {
-            return true;
+            return PartMoved::Unneeded;
         }
+        if self.move_to_store(Check::new(key, limit, part.units), part).await {
+            PartMoved::Moved
+        } else {
+            PartMoved::NotYet
+        }
+    }
+
+    /// Reserves a part in the store, and settles it there if it was settled here. Returns whether the store knows it now.
+    async fn move_to_store(&self, check: Check<'_>, part: &KeptPart) -> bool {
         let provider = self.provider();
-        let (check, deadline) = (Check::new(key, limit, part.units), provider.deadline());
-        let ttl = part.expires_in(now).max(SHORTEST_TTL);
+        let deadline = provider.deadline();
+        let ttl = part.expires_in(self.clock().now()).max(SHORTEST_TTL);
         match reserve_in_store(provider, &check, PartInStore { part, ttl }, deadline).await {
             StoreAnswer::Failed => return false,
             StoreAnswer::Refused => return self.charge(&check, part, deadline).await,
@@ -241,7 +261,7 @@ impl Engine {
 
     /// Charges the store for a part without a reservation: its table has no room, or its id is that of another request.
     async fn charge(&self, check: &Check<'_>, part: &KeptPart, deadline: Deadline) -> bool {
-        if matches!(check.limit, Limit::Concurrency(_)) {
+        if check.limit.is_held() {
             return true;
         }
         let check = Check { cost: part.counted.unwrap_or(part.units), ..*check };
@@ -250,6 +270,17 @@ impl Engine {
         // Units that may have been charged are not charged again.
         charged.iter().all(|result| result.as_ref().map_or_else(TrypemaError::is_outcome_unknown, |_| true))
     }
+}
+
+/// The result of moving a part to the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PartMoved {
+    /// The store knows it now.
+    Moved,
+    /// The store need not know it: it holds nothing, and its units no longer count.
+    Unneeded,
+    /// The store failed.
+    NotYet,
 }
 
 /// A part, and the time for which the store is to reserve it.

@@ -19,7 +19,7 @@ use crate::rules::plan::Plan;
 use crate::rules::request::Request;
 use crate::rules::reservation::{NewReservation, ReserveOptions};
 use crate::rules::verdict::Verdict;
-use crate::strategy::{Limit, RETRY_AFTER};
+use crate::strategy::RETRY_AFTER;
 use crate::waiting::{Sleep, with_timeout};
 
 /// The jitter of a waiter between two tries in a store that other processes share.
@@ -150,12 +150,11 @@ impl TriedReservation {
         if verdict.is_allowed() || verdict.is_blocked() || now >= deadline {
             return false;
         }
-        let is_slot = |limit: &Limit| matches!(limit, Limit::Concurrency(_));
         let mut denying = verdict.rules().filter(|rule| rule.is_denying()).peekable();
         denying.peek().is_some()
             && denying.all(|rule| match rule.decision.retry_after() {
                 None => false,
-                Some(wait) => is_slot(rule.limit) || now + wait <= deadline,
+                Some(wait) => rule.limit.is_held() || now + wait <= deadline,
             })
     }
 

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::{CheckOutcome, CheckedRequest, CountingOptions, LimitEnforcer};
-use crate::local::HasLocalLimiter;
 use crate::strategy::{Strategy, with_strategy};
 
 impl LimitEnforcer {
@@ -16,8 +15,7 @@ impl LimitEnforcer {
         options: CountingOptions,
     ) -> CheckOutcome {
         with_strategy!(&self.limit, |S, limit| {
-            let taken =
-                HasLocalLimiter::<S>::limiter(self.limiter.local()).take_bytes(counter, limit, options.cost);
+            let taken = self.limiter.local().limiter::<S>().take_bytes(counter, limit, options.cost);
             // The remaining units are computed only if the response reports them.
             if S::is_admitted(&taken.outcome) && !options.reports_quota {
                 return CheckOutcome::Admitted;

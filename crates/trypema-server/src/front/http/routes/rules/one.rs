@@ -36,7 +36,7 @@ impl Api {
         }
         let response = self.respond_from_stored(exchange.work, move |stored| {
             let item = stored.rule(&id).ok_or_else(|| no_rule(&id))??;
-            let revision = stored.revisions.get(&ItemName::Rule(id)).copied();
+            let revision = stored.revisions.get(&ItemName::of_rule(&id)).copied();
             Ok(ItemResponse { revision, item }.into_response())
         });
         response.await
@@ -115,7 +115,7 @@ fn rules_to_edit(
         return Err(no_rule(id));
     }
     // A row that cannot be parsed has no revision that a client could know, so there is nothing to compare.
-    let revision = stored.revisions.get(&ItemName::Rule(id.to_owned())).copied();
+    let revision = stored.revisions.get(&ItemName::of_rule(id)).copied();
     if let Some(revision) = revision {
         precondition.check(&format!("rule {id:?}"), revision)?;
     }

@@ -63,7 +63,7 @@ impl Api {
         let response = self.respond_from_stored(exchange.work, move |stored| {
             let target = OverrideTarget::of(stored, &key)?;
             let item = target.find(stored).ok_or_else(no_override)?;
-            let revision = stored.revisions.get(&ItemName::of(item)).copied();
+            let revision = stored.revisions.get(&ItemName::of_override(item)).copied();
             Ok(ItemResponse { revision, item }.into_response())
         });
         response.await
@@ -130,7 +130,7 @@ impl OverrideTarget {
     ) -> Result<ProposedRules, ApiError> {
         let revision = self
             .find(stored)
-            .and_then(|stored_override| stored.revisions.get(&ItemName::of(stored_override)))
+            .and_then(|stored_override| stored.revisions.get(&ItemName::of_override(stored_override)))
             .copied();
         if let Some(precondition) = precondition {
             precondition.check("the override", revision.unwrap_or(0))?;

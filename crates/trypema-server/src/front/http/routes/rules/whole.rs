@@ -130,20 +130,16 @@ impl Api {
 
     async fn edit_ruleset(&self, mode: EditMode, edit: RulesetEdit) -> Result<EditResult, ApiError> {
         let database = self.rule_store()?.database();
+        let (mut snapshot, precondition) = match &mode {
+            EditMode::DryRun(precondition) => (database.snapshot().await?, precondition),
+            EditMode::Apply(who, precondition) => (database.edit(who.name()).await?, precondition),
+        };
+        precondition.check(SET, snapshot.stored().version.revision)?;
+        let edit = edit.resolve(&mut snapshot).await?;
+        let edited = snapshot.finish(move |stored| edit.propose(stored)).await?;
         match mode {
-            EditMode::DryRun(precondition) => {
-                let mut snapshot = database.snapshot().await?;
-                precondition.check(SET, snapshot.stored().version.revision)?;
-                let edit = edit.resolve(&mut snapshot).await?;
-                snapshot.dry_run(move |stored| edit.propose(stored)).await
-            }
-            EditMode::Apply(who, precondition) => {
-                let mut transaction = database.edit(who.name()).await?;
-                precondition.check(SET, transaction.before().stored().version.revision)?;
-                let edit = edit.resolve(transaction.before()).await?;
-                let edited = transaction.finish(move |stored| edit.propose(stored)).await?;
-                self.finish(who.name(), edited).await
-            }
+            EditMode::DryRun(_) => Ok(edited),
+            EditMode::Apply(who, _) => self.finish(who.name(), edited).await,
         }
     }
 
