@@ -110,8 +110,8 @@ impl RedisConnection {
     /// [`TrypemaError::InvalidRedisAddress`] if the address is malformed, and [`TrypemaError::RedisError`]
     /// if no server answers there, the login is refused, or the server is older than Redis 6.2. The failure is
     /// [`RedisFailureKind::Refused`] if the address can never work as it is: the server is a node of a Cluster,
-    /// a sentinel or a single server where the address names another kind, it lacks the database or RESP3, speaks no TLS,
-    /// or has a certificate that is not trusted.
+    /// a sentinel or a single server where the address names another kind, it lacks the database or RESP3, or has
+    /// a certificate that is not trusted or not for it.
     pub async fn connect(url: &str) -> Result<Self, TrypemaError> {
         let connection = Self::lazy(url)?;
         let (server, used_as) = match &connection.route {

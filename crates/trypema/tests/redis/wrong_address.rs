@@ -21,12 +21,11 @@ fn assert_refused(url: &str, hint: &str) {
 }
 
 #[test]
-fn a_single_server_is_no_cluster_no_sentinel_and_speaks_no_tls() {
+fn a_single_server_is_no_cluster_and_no_sentinel() {
     let server = Server::start().unwrap();
     let address = server.addr();
     assert_refused(&format!("redis+cluster://{address}"), "connect with `redis://`");
     assert_refused(&format!("redis+sentinel://{address}/main"), "connect with `redis://`");
-    assert_refused(&format!("rediss://{address}"), "");
     assert_refused(&format!("redis://{address}/99"), "DB index is out of range");
 }
 

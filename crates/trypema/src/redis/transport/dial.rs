@@ -218,17 +218,13 @@ fn tls_error(error: &RedisError) -> Option<&rustls::Error> {
     io.get_ref()?.downcast_ref()
 }
 
-/// Whether the server speaks no TLS, or has a certificate that is not for it or that nobody trusts. Expired certificates
-/// are renewed.
+/// Whether the server has a certificate that is not for it or that nobody trusts. Expired certificates are renewed.
 fn is_final_tls_error(error: &rustls::Error) -> bool {
     use rustls::CertificateError::{NotValidForName, NotValidForNameContext, UnknownIssuer};
-    match error {
-        rustls::Error::InvalidMessage(_) => true,
-        rustls::Error::InvalidCertificate(certificate) => {
-            matches!(certificate, UnknownIssuer | NotValidForName | NotValidForNameContext { .. })
-        }
-        _ => false,
-    }
+    matches!(
+        error,
+        rustls::Error::InvalidCertificate(UnknownIssuer | NotValidForName | NotValidForNameContext { .. })
+    )
 }
 
 async fn connect(info: &ConnectionInfo, listener: PushListener) -> RedisResult<SharedConnection> {
@@ -275,4 +271,22 @@ pub(super) fn tcp_settings() -> TcpSettings {
     #[cfg(any(target_os = "linux", target_os = "macos", target_os = "freebsd", target_os = "windows"))]
     let keepalive = keepalive.with_interval(KEEPALIVE_EVERY).with_retries(KEEPALIVE_PROBES);
     TcpSettings::default().set_nodelay(true).set_keepalive(keepalive)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_that_nobody_trusts_is_final_and_an_expired_one_is_not() {
+        let kind = |error: rustls::CertificateError| {
+            let error = rustls::Error::InvalidCertificate(error);
+            failure_kind(&std::io::Error::new(std::io::ErrorKind::InvalidData, error).into())
+        };
+        assert_eq!(kind(rustls::CertificateError::UnknownIssuer), RedisFailureKind::Refused);
+        assert_eq!(kind(rustls::CertificateError::NotValidForName), RedisFailureKind::Refused);
+        assert_eq!(kind(rustls::CertificateError::Expired), RedisFailureKind::Unavailable);
+        let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        assert_eq!(failure_kind(&refused.into()), RedisFailureKind::Unavailable);
+    }
 }

@@ -127,8 +127,13 @@ fn when_most_calls_move_to_another_instance_the_limit_moves_along() {
     }
 }
 
-/// A fleet on a machine that holds everything up for a moment, again and again: all instances and the store.
+/// The duration of a run that is held up.
+const HELD_UP_FOR_US: u64 = 20 * SECOND_US;
+
+/// A machine that holds everything up for a moment, again and again: all instances and the store. The calls that were due
+/// meanwhile come at once.
 struct HeldUp {
+    seed: u64,
     stalls: Vec<Stall>,
 }
 
@@ -139,7 +144,8 @@ struct Stall {
 }
 
 impl HeldUp {
-    fn drawn(seed: u64, (every_us, longest_us): (u64, u64)) -> Self {
+    /// Draws pauses of up to `longest_us`, about every `every_us`.
+    fn drawn(seed: u64, every_us: u64, longest_us: u64) -> Self {
         let mut random = Random::seeded(seed);
         let mut stalls = Vec::new();
         let mut from_us = random.below(every_us);
@@ -148,62 +154,61 @@ impl HeldUp {
             stalls.push(Stall { from_us, for_us });
             from_us += for_us + random.between(every_us / 2, 3 * every_us / 2);
         }
-        Self { stalls }
+        Self { seed, stalls }
     }
 
-    /// Returns when what should happen at `after_us` does.
+    /// Returns when something that is due at `after_us` happens.
     fn delayed(&self, after_us: u64) -> u64 {
         let holds = |stall: &&Stall| (stall.from_us..stall.from_us + stall.for_us).contains(&after_us);
         self.stalls.iter().find(holds).map_or(after_us, |stall| stall.from_us + stall.for_us)
     }
 
-    /// Calls of twenty instances, each with a thousand a second, in groups of two.
-    fn offers(&self) -> impl Iterator<Item = Offer> {
-        let mut offers: Vec<Offer> = (0..HELD_UP_FOR_US / 50)
-            .map(|number| {
-                let instance = number % 20;
-                let tick_us = (number * 50).next_multiple_of(2_000) + instance * 97;
-                Offer { after_us: self.delayed(tick_us), instance: instance as u32, key: 0, cost: 1 }
-            })
-            .collect();
+    /// Returns the calls of `cargo xtask bench hybrid`: twenty instances with a thousand a second each, two at a time.
+    fn offers(&self) -> Vec<Offer> {
+        let offer = |number: u64| {
+            let instance = number % 20;
+            let due_us = (number * 50).next_multiple_of(2_000) + instance * 97;
+            Offer { after_us: self.delayed(due_us), instance: instance as u32, key: 0, cost: 1 }
+        };
+        let mut offers: Vec<Offer> = (0..HELD_UP_FOR_US / 50).map(offer).collect();
         offers.sort_by_key(|offer| offer.after_us);
-        offers.into_iter()
+        offers
     }
 
-    fn run<S: Legal>(&self, limit: &S::Limit, seed: u64) -> Measures {
+    /// Returns the share of calls that the fleet denies, less the share that one exact limiter denies, and the largest
+    /// share of the limit that was held.
+    fn excess<S: Legal>(&self, capacity: u64, limit: &S::Limit) -> [f64; 2] {
         let freeze =
             |stall: &Stall| Mishap { after_us: stall.from_us, fault: Fault::Freeze { for_us: stall.for_us } };
-        let fleet = Fleet::<S>::new(limit.clone()).instances(20).network(NETWORK);
         let mishaps = self.stalls.iter().map(freeze).collect();
-        let fleet = Fleet { mishaps, deadline_us: 5 * SECOND_US, seed, ..fleet };
-        Measures::of::<S>(limit, &fleet.run(self.offers()))
+        let fleet = Fleet::<S>::new(limit.clone()).instances(20).network(NETWORK);
+        let fleet =
+            Fleet { mishaps, deadline_us: 5 * SECOND_US, seed: self.seed, sample_us: 10_000, ..fleet };
+        let journal = fleet.run(self.offers().into_iter());
+        assert_eq!(S::law(limit).broken_by(&journal.of_key(0)), None);
+        let measures = Measures::of::<S>(limit, &journal);
+        let excess = (measures.exact as f64 - measures.admitted as f64) / measures.calls as f64;
+        let exact = 1.0 - measures.exact as f64 / measures.calls as f64;
+        let held = measures.most_held as f64 / capacity as f64;
+        println!(
+            "seed {}, {} stalls: exact denies {exact:.4}, fleet {excess:.4} more, held {held:.4}",
+            self.seed,
+            self.stalls.len()
+        );
+        [excess, held]
     }
 }
 
-const HELD_UP_FOR_US: u64 = 20 * SECOND_US;
-
+/// After a pause, instances must not mistake the calls that were held up for a new rate, and lease as if it went on: what
+/// they hold is missing elsewhere. The load is 98 % of the limit.
 #[test]
-fn explore() {
-    let limit = AbsoluteLimit::per_window(204_000, Duration::from_secs(10)).unwrap();
-    for shape in [
-        (u64::MAX / 4, 10),
-        (1_000_000, 20_000),
-        (250_000, 20_000),
-        (1_000_000, 100_000),
-        (250_000, 100_000),
-        (2_000_000, 500_000),
-    ] {
-        for seed in 0..3 {
-            let measures = HeldUp::drawn(seed, shape).run::<Absolute>(&limit, seed);
-            let denied = |admitted: u64| 100.0 * (measures.calls - admitted) as f64 / measures.calls as f64;
-            println!(
-                "{shape:?} exact {:.2} % fleet {:.2} % wrong {:.2} % held {} messages {}",
-                denied(measures.exact),
-                denied(measures.admitted),
-                100.0 * measures.wrong_share(),
-                measures.most_held,
-                measures.messages
-            );
-        }
+fn a_fleet_that_is_held_up_denies_hardly_more_than_one_exact_limiter() {
+    let capacity = 204_000;
+    let limit = AbsoluteLimit::per_window(capacity, Duration::from_secs(10)).unwrap();
+    for seed in 0..20 {
+        let [excess, held] = HeldUp::drawn(seed, 250_000, 100_000).excess::<Absolute>(capacity, &limit);
+        assert!(excess <= 0.001 && held <= 0.05, "short pauses, seed {seed}: {excess}, held {held}");
+        let [excess, held] = HeldUp::drawn(seed, 3_000_000, 1_500_000).excess::<Absolute>(capacity, &limit);
+        assert!(excess <= 0.10 && held <= 1.0, "long pauses, seed {seed}: {excess}, held {held}");
     }
 }
