@@ -10,7 +10,7 @@ use trypema::{ConcurrencyLimit, Decision, RateLimiter};
 use trypema_testkit::blocking::{key, wait_for};
 use trypema_testkit::subject::HybridStrategy;
 use trypema_testkit::trace::{
-    Answer, Head, Limit, Provider, TimedCall, Trace, Unsupported, Value, Verb, Wait, What,
+    Answer, Head, Provider, TimedCall, Trace, Unsupported, Value, Verb, Wait, What,
 };
 
 use super::scene::{SYNC, Scene, WINDOW, held, take};
@@ -80,7 +80,9 @@ fn seen(decision: &Decision) -> Answer {
 
 impl Provider for OnHybrid {
     fn call(&mut self, call: TimedCall<'_>) -> Result<Answer, Unsupported> {
-        let Limit::Concurrency(limit) = call.limit else { return Err(Unsupported("another strategy")) };
+        let trypema::Limit::Concurrency(limit) = &call.limit.limit else {
+            return Err(Unsupported("another strategy"));
+        };
         self.scene.clock.set(call.now);
         assert_eq!(self.scene.clock.now(), call.now);
         let (units, key) = (self.rl.hybrid().concurrency(), key(call.key));
@@ -115,7 +117,7 @@ impl Provider for OnHybrid {
 /// Whether the hybrid provider has every verb of a trace of this strategy.
 fn is_playable(trace: &Trace) -> bool {
     trace.lines.iter().all(|line| match &line.what {
-        What::Limit(limit) => matches!(limit, Limit::Concurrency(_)),
+        What::Limit(limit) => matches!(limit.limit, trypema::Limit::Concurrency(_)),
         What::Step(step) => match &step.verb {
             Verb::Reserve { lease, .. } => lease.is_zero(),
             verb => !matches!(verb, Verb::ReservePostpaid { .. } | Verb::Forget),
