@@ -57,10 +57,13 @@ impl Demand {
     }
 
     /// Returns the units that calls are expected to request in the next `interval_us`, based on the recent
-    /// rate. Never more than calls have requested within one interval of this length, since the previous one began.
+    /// rate. Never more than calls have requested within one interval of this length, since the previous one began; in
+    /// the key's first interval, at most four times that.
     pub(super) fn expected(&self, now: u64, interval_us: u64) -> u64 {
-        // A shorter time than an interval says nothing about a whole one: a burst need not go on.
-        let recent = self.units as f64 / now.saturating_sub(self.since).max(interval_us).max(1) as f64;
+        // A shorter time than an interval says little about a whole one: a burst need not go on. For a new key there is
+        // nothing better.
+        let shortest_us = if self.rate_before > 0.0 { interval_us } else { interval_us / 4 };
+        let recent = self.units as f64 / now.saturating_sub(self.since).max(shortest_us).max(1) as f64;
         let is_current = now.saturating_sub(self.first) < interval_us;
         let rate = if is_current { recent.max(self.rate_before) } else { recent };
         (rate * interval_us as f64).ceil() as u64
