@@ -30,7 +30,7 @@ struct Exception {
 const CRATES: [Layered; 2] = [
     Layered {
         source: "crates/trypema/src",
-        order: "low_level, duration_text, error, units, clock, jitter, address_key → decision, observer → strategy → waiting, check → reservation → \
+        order: "low_level, duration_text, error, units, clock, jitter, random, address_key → decision, observer → strategy → waiting, check → reservation → \
                 provider → local → redis → hybrid → rate_limiter → rules → http → tower",
         left_out: &["pages"],
         exceptions: &[

@@ -322,6 +322,8 @@ pub mod observer;
 mod pages;
 #[cfg(any(feature = "_redis", feature = "rules"))]
 mod provider;
+#[cfg(any(feature = "_redis", feature = "rules"))]
+mod random;
 mod rate_limiter;
 #[cfg(feature = "_redis")]
 #[cfg_attr(docsrs, doc(cfg(any(feature = "redis-tokio", feature = "redis-smol"))))]

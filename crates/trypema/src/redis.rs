@@ -74,11 +74,11 @@ pub use transport::{RedisConnection, RedisStats};
 
 pub(crate) use join::{all, both};
 pub(crate) use key_spend::KeySpend;
+pub(crate) use lease::LeaseSending;
 pub(crate) use multi::read_decision;
 pub(crate) use protocol::{CheckReply, CheckRequest};
 #[cfg(feature = "rules")]
 pub(crate) use protocol::{ReservationArgs, left_until, malformed};
-pub(crate) use receipt::random;
 #[cfg(feature = "rules")]
 pub(crate) use runtime::Runtime;
 pub(crate) use store::StoreConfig;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use published::RateLimiterBuilder as _;
 use published::hybrid::HybridRateLimiterProvider;
-use trypema::clock::{Clock, SystemClock};
+use trypema::clock::{Clock, ManualClock, SystemClock};
 use trypema::redis::{RedisConnection, RedisKey};
 use trypema::{AbsoluteLimit, RateLimiter};
 
@@ -44,7 +44,8 @@ pub struct Load {
 pub struct Run {
     /// The admitted requests, in the order in which they began.
     pub admitted: Vec<Admitted>,
-    pub offered: u64,
+    /// The times at which requests were sent, in order, in microseconds since the start.
+    pub offered: Vec<u64>,
     /// The number of script calls that Redis executed.
     pub calls: u64,
 }
@@ -68,6 +69,18 @@ impl Run {
             self.admitted[first..last].iter().filter(|call| call.ended < end).count()
         };
         self.admitted.iter().enumerate().map(inside).max().unwrap_or(0)
+    }
+
+    /// Returns the number of requests that one exact limiter denies if it gets the same requests at the same times.
+    pub fn denied_exactly(&self, limit: &AbsoluteLimit) -> u64 {
+        let clock = Arc::new(ManualClock::default());
+        let start = clock.now();
+        let rl = RateLimiter::builder().clock(clock.clone()).build().expect("a limiter");
+        let is_denied = |at: &&u64| {
+            clock.set(start + Duration::from_micros(**at));
+            !rl.local().absolute().take("fleet", limit, 1).is_allowed()
+        };
+        self.offered.iter().filter(is_denied).count() as u64
     }
 
     /// Returns the number of requests that were admitted between `start` and `start + window`.
@@ -151,22 +164,23 @@ impl Fleet {
                 .zip(instances)
                 .map(|(index, instance)| tokio::spawn(offer(index, instance, load, started)))
                 .collect();
-            let mut all = Run { admitted: Vec::new(), offered: 0, calls: 0 };
+            let mut all = Run { admitted: Vec::new(), offered: Vec::new(), calls: 0 };
             for task in tasks {
                 let one = task.await.expect("an instance that ends");
                 all.admitted.extend(one.admitted);
-                all.offered += one.offered;
+                all.offered.extend(one.offered);
             }
             all
         });
         run.admitted.sort_unstable();
+        run.offered.sort_unstable();
         Run { calls: place.server.script_calls(), ..run }
     }
 }
 
 /// Sends one instance's requests in small groups, as many per tick as are due by the clock.
 async fn offer(index: u64, instance: Instance, load: Load, started: u64) -> Run {
-    let mut run = Run { admitted: Vec::new(), offered: 0, calls: 0 };
+    let mut run = Run { admitted: Vec::new(), offered: Vec::new(), calls: 0 };
     let mut ticks = tokio::time::interval(Duration::from_millis(2));
     loop {
         ticks.tick().await;
@@ -175,9 +189,9 @@ async fn offer(index: u64, instance: Instance, load: Load, started: u64) -> Run 
             return run;
         }
         let due = due(index, load, elapsed);
-        while run.offered < due {
-            run.offered += 1;
+        while (run.offered.len() as u64) < due {
             let began = SystemClock.now().as_micros() - started;
+            run.offered.push(began);
             if instance.check().await {
                 run.admitted.push(Admitted { began, ended: SystemClock.now().as_micros() - started });
             }

@@ -23,12 +23,13 @@ struct TimerQueue {
     /// The wakers, ordered by time, then by arrival.
     sleepers: BTreeMap<(Timestamp, u64), Waker>,
     arrivals: u64,
-    is_running: bool,
+    /// The process whose thread wakes the sleepers. A fork has no threads.
+    running_in: Option<u32>,
 }
 
 impl TimerQueue {
     const fn new() -> Self {
-        Self { sleepers: BTreeMap::new(), arrivals: 0, is_running: false }
+        Self { sleepers: BTreeMap::new(), arrivals: 0, running_in: None }
     }
 
     fn add(&mut self, at: Timestamp, waker: Waker) {
@@ -54,9 +55,10 @@ impl TimerQueue {
 /// instead.
 pub(super) fn wake_at(at: Timestamp, waker: Waker) {
     let mut queue = TIMER.queue.lock().unwrap_or_else(PoisonError::into_inner);
-    if !queue.is_running {
+    let process = Some(std::process::id());
+    if queue.running_in != process {
         match std::thread::Builder::new().name("trypema-timer".into()).spawn(run) {
-            Ok(_) => queue.is_running = true,
+            Ok(_) => queue.running_in = process,
             Err(_) => {
                 drop(queue);
                 std::thread::yield_now();
@@ -95,7 +97,7 @@ fn run() {
         let (woken, wait) = TIMER.changed.wait_timeout(queue, pause).unwrap_or_else(PoisonError::into_inner);
         queue = woken;
         if wait.timed_out() && queue.sleepers.is_empty() && pause == IDLE_TIMEOUT {
-            queue.is_running = false;
+            queue.running_in = None;
             return;
         }
     }

@@ -1,9 +1,9 @@
-//! Batches calls to one Redis server, or to one slot of a Cluster.
+//! Batches the calls of one runtime to one Redis server, or to one slot of a Cluster.
 //!
 //! Each caller enqueues its request and waits for a one-shot reply. A driver task ([`driver`]) takes the
 //! queued requests, sends them as one script call, and distributes the replies. While batches are in
 //! flight, new requests queue up, so batches grow with load, and a lone request is sent immediately. The
-//! first request that finds no driver spawns one on the runtime of its caller. The driver ends when nothing
+//! first request that finds no driver spawns one on the runtime. The driver ends when nothing
 //! is queued or in flight.
 //!
 //! Invariants:
@@ -52,8 +52,8 @@ const MAX_CHECKS_PER_BATCH: usize = 256;
 /// The maximum number of queued requests. Further requests fail at once and spend nothing.
 const MAX_QUEUED: usize = 65_536;
 
-/// The time after which a driver that was woken and has not run counts as stalled: its runtime is no longer
-/// polled.
+/// The time after which a driver that was woken and has not run counts as stalled: the thread that should run it is
+/// blocked, and another may run its successor.
 const STALLED_AFTER: Duration = Duration::from_millis(100);
 
 /// The configuration of a batcher.

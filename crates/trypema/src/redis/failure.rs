@@ -109,6 +109,12 @@ impl RedisFailure {
         says_not_permitted(&self.message)
     }
 
+    /// Whether the server refused the call because its keys are in several slots of a Cluster.
+    pub(crate) fn is_cross_slot(&self) -> bool {
+        let cross_slot = redis::ErrorKind::Server(redis::ServerErrorKind::CrossSlot);
+        self.source.as_ref().is_some_and(|error| error.kind() == cross_slot)
+    }
+
     /// Whether a retry may succeed and cannot count anything twice.
     pub fn is_retryable(&self) -> bool {
         self.kind == RedisFailureKind::Unavailable

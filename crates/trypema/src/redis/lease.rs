@@ -1,5 +1,7 @@
 //! Leases: units that one instance takes in advance and spends without calling Redis.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use super::batcher::CallOptions;
@@ -42,6 +44,14 @@ pub struct InstanceLiveness {
     pub live_for_us: u64,
 }
 
+/// The conditions under which a lease is requested.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LeaseSending<'a> {
+    pub(crate) deadline: Timestamp,
+    /// Counts the request when it is sent.
+    pub(crate) sent: &'a Arc<AtomicU64>,
+}
+
 impl<S: Leasable> RedisLimiter<S> {
     /// Requests a lease, and returns the rest of an ended one.
     #[cfg(feature = "unstable-testkit")]
@@ -52,13 +62,14 @@ impl<S: Leasable> RedisLimiter<S> {
         limit: &S::Limit,
         args: LeaseArgs,
     ) -> Result<LeaseResponse<S::Outcome>, RedisFailure> {
-        self.lease_with_deadline(self.deadline_from_now(), key, limit, args).await
+        let sending = LeaseSending { deadline: self.deadline_from_now(), sent: &Arc::default() };
+        self.send_lease(sending, key, limit, args).await
     }
 
     /// Requests a lease, and returns the rest of an ended one.
-    pub(crate) async fn lease_with_deadline(
+    pub(crate) async fn send_lease(
         &self,
-        deadline: Timestamp,
+        LeaseSending { deadline, sent }: LeaseSending<'_>,
         key: &RedisKey,
         limit: &S::Limit,
         lease: LeaseArgs,
@@ -72,6 +83,7 @@ impl<S: Leasable> RedisLimiter<S> {
         let mut request =
             self.request(verb::LEASE, key, Some(limit)).spending(params.need.into()).lasting(length);
         lease.write(&mut request.arguments);
+        let options = CallOptions { sent: Some(Arc::clone(sent)), ..options };
         let reply = self.store.send(request, options).await?;
         if reply.number > params.need.max(params.want) {
             return Err(RedisFailure::new(

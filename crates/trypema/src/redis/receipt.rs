@@ -1,10 +1,8 @@
 //! Receipts: they identify a take in Redis, so that it can be refunded once.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use super::key::RedisKey;
 use crate::clock::Timestamp;
+use crate::random;
 use crate::strategy::Origin;
 
 /// The record of one take in Redis, for a refund with [`RedisLimiter::refund`](super::RedisLimiter::refund).
@@ -40,18 +38,7 @@ impl RedisReceipt {
     }
 }
 
-/// Returns an id that no other receipt of any process has: a random part per process, and a counter.
+/// Returns an id that no other receipt of any process has.
 pub(super) fn next_id() -> u128 {
-    static PROCESS: OnceLock<u64> = OnceLock::new();
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let process = *PROCESS.get_or_init(random);
-    u128::from(process) << 64 | u128::from(COUNT.fetch_add(1, Ordering::Relaxed))
-}
-
-/// Returns a random number. The standard library's hash keys are random in each process; the process id and
-/// the time add to that.
-pub(crate) fn random() -> u64 {
-    use std::hash::BuildHasher;
-    let seed = (std::process::id(), crate::clock::ClockSource::System.now());
-    std::hash::RandomState::new().hash_one(seed)
+    u128::from_ne_bytes(random::bytes())
 }

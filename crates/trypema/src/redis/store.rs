@@ -12,13 +12,14 @@ use super::fallback::OnFailure;
 use super::key::{RedisKey, state_name};
 use super::permissions::MissingPermission;
 use super::protocol::{CheckReply, CheckReplyResult, CheckRequest};
+use super::runtime::RuntimeId;
 use super::transport::{Probe, RedisConnection, RedisStats, slot_of};
 use crate::clock::{Clock, ClockSource, SystemClock, Timestamp};
 use crate::error::TrypemaError;
 use crate::observer::{Observer, StoreCall};
 use crate::strategy::WindowOptions;
 
-/// The number of batchers of a Cluster above which idle ones are dropped.
+/// The number of batchers above which idle ones are dropped.
 const MAX_IDLE_BATCHERS: usize = 1_024;
 
 /// The configuration of a provider.
@@ -44,7 +45,8 @@ impl StoreConfig {
 #[derive(Debug)]
 pub(super) struct Store {
     config: StoreConfig,
-    batchers: Batchers,
+    /// `None` without a connection.
+    batchers: Option<Batchers>,
     /// The number of live instances in the replies to the last few heartbeats.
     instances: [AtomicU32; HEARTBEATS_KEPT],
     next_heartbeat: AtomicUsize,
@@ -54,27 +56,22 @@ pub(super) struct Store {
 /// the first replies are too low.
 const HEARTBEATS_KEPT: usize = 4;
 
-/// One batcher for a server. One per slot for a Cluster, where a script call can only use keys of one slot.
+/// One batcher for each runtime. On a Cluster, one for each of its slots as well, because a script call can only use keys
+/// of one slot.
 #[derive(Debug)]
-enum Batchers {
-    None,
-    Server(Arc<Batcher>),
-    Cluster(BatcherOptions, Mutex<HashMap<u16, Arc<Batcher>>>),
+struct Batchers {
+    /// The options of all, but for the slot.
+    options: BatcherOptions,
+    batchers: Mutex<HashMap<(RuntimeId, u16), Arc<Batcher>>>,
 }
 
 impl Store {
     pub(super) fn new(config: StoreConfig) -> Self {
-        let batchers = match config.connection.clone() {
-            None => Batchers::None,
-            Some(connection) => {
-                let (call_timeout, clock) = (config.call_timeout, config.clock.clone());
-                let options = BatcherOptions { connection, slot: 0, call_timeout, clock };
-                match options.connection.is_cluster() {
-                    true => Batchers::Cluster(options, Mutex::default()),
-                    false => Batchers::Server(Batcher::new(options)),
-                }
-            }
-        };
+        let batchers = config.connection.clone().map(|connection| {
+            let (call_timeout, clock) = (config.call_timeout, config.clock.clone());
+            let options = BatcherOptions { connection, slot: 0, call_timeout, clock };
+            Batchers { options, batchers: Mutex::default() }
+        });
         Self { config, batchers, instances: Default::default(), next_heartbeat: AtomicUsize::new(0) }
     }
 
@@ -201,28 +198,32 @@ impl Store {
 
     /// Whether one script call can contain all of these checks.
     pub(super) fn is_one_call(&self, requests: &[CheckRequest]) -> bool {
-        let slot = requests.first().map(|request| slot_of(&request.name));
-        !matches!(self.batchers, Batchers::Cluster(..))
-            || requests.iter().all(|request| Some(slot_of(&request.name)) == slot)
+        !self.is_cluster() || slot_of_all(requests).is_some()
+    }
+
+    fn is_cluster(&self) -> bool {
+        self.config.connection.as_ref().is_some_and(RedisConnection::is_cluster)
     }
 
     /// Returns the batcher for the keys of these checks.
     fn batcher_for(&self, requests: &[CheckRequest]) -> Result<Arc<Batcher>, RedisFailure> {
-        match &self.batchers {
-            Batchers::None => Err(not_configured()),
-            Batchers::Server(batcher) => Ok(Arc::clone(batcher)),
-            Batchers::Cluster(options, batchers) => {
-                let mut slots = requests.iter().map(|request| slot_of(&request.name));
-                let slot = slots.next().unwrap_or(0);
-                if slots.any(|other| other != slot) {
-                    let message =
-                        "checks on keys in different slots of a cluster cannot be charged all or nothing";
-                    return Err(RedisFailure::new(RedisFailureKind::Refused, message));
-                }
-                Ok(batcher_of(slot, options, batchers))
-            }
+        let batchers = self.batchers.as_ref().ok_or_else(not_configured)?;
+        if !self.is_cluster() {
+            return Ok(batchers.current(0));
         }
+        let slot = slot_of_all(requests).ok_or_else(|| {
+            let message = "checks on keys in different slots of a cluster cannot be charged all or nothing";
+            RedisFailure::new(RedisFailureKind::Refused, message)
+        })?;
+        Ok(batchers.current(slot))
     }
+}
+
+/// Returns the Cluster slot of all keys of these checks; `None` if they are in several.
+fn slot_of_all(requests: &[CheckRequest]) -> Option<u16> {
+    let mut slots = requests.iter().map(|request| slot_of(&request.name));
+    let slot = slots.next().unwrap_or(0);
+    slots.all(|other| other == slot).then_some(slot)
 }
 
 fn not_configured() -> RedisFailure {
@@ -230,19 +231,19 @@ fn not_configured() -> RedisFailure {
     RedisFailure::new(RedisFailureKind::Unavailable, message)
 }
 
-fn batcher_of(
-    slot: u16,
-    options: &BatcherOptions,
-    batchers: &Mutex<HashMap<u16, Arc<Batcher>>>,
-) -> Arc<Batcher> {
-    let mut batchers = batchers.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(batcher) = batchers.get(&slot) {
-        return Arc::clone(batcher);
+impl Batchers {
+    /// Returns the batcher of the runtime that the caller runs in.
+    fn current(&self, slot: u16) -> Arc<Batcher> {
+        let place = (self.options.connection.runtime().id(), slot);
+        let mut batchers = self.batchers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(batcher) = batchers.get(&place) {
+            return Arc::clone(batcher);
+        }
+        if batchers.len() >= MAX_IDLE_BATCHERS {
+            // A caller that is about to use a batcher holds a second reference to it.
+            batchers.retain(|_, batcher| Arc::strong_count(batcher) > 1 || !batcher.is_idle());
+        }
+        let new = || Batcher::new(BatcherOptions { slot, ..self.options.clone() });
+        Arc::clone(batchers.entry(place).or_insert_with(new))
     }
-    if batchers.len() >= MAX_IDLE_BATCHERS {
-        // A caller that is about to use a batcher holds a second reference to it.
-        batchers.retain(|_, batcher| Arc::strong_count(batcher) > 1 || !batcher.is_idle());
-    }
-    let new = || Batcher::new(BatcherOptions { slot, ..options.clone() });
-    Arc::clone(batchers.entry(slot).or_insert_with(new))
 }

@@ -1,8 +1,8 @@
 //! Sends a script call to the right server, once.
 //!
 //! A target is one server, the master that `sentinel` finds, or the servers of a `cluster`, which `topology` and `slots`
-//! map. Each server is a `node`: a connection that `dial` makes when a call needs it, and a circuit breaker. One
-//! caller dials for all (`single_flight`). Requests to sentinels and fetches of the topology are short tasks of their own,
+//! map. Each server is a `node`: for each async runtime a connection that `dial` makes when a call needs it, and a circuit
+//! breaker. One caller dials for all of its runtime (`single_flight`). Requests to sentinels and fetches of the topology are short tasks of their own,
 //! at most one of each.
 //!
 //! Only the connections come from redis-rs, because a call must be sent once, and its failure must tell whether it was
@@ -19,10 +19,10 @@ mod probe;
 mod reply;
 mod script;
 mod sentinel;
+mod server_info;
 mod single_flight;
 mod slots;
 mod topology;
-mod version;
 
 use std::fmt;
 use std::future::Future;
@@ -39,6 +39,7 @@ use self::dial::{SlotOwnership, Target};
 use self::node::{NodeChannel, RedisNode, ScriptRequest};
 use self::reply::CommandOutcome;
 use self::sentinel::Sentinels;
+use self::server_info::UsedAs;
 use super::runtime::Runtime;
 use super::{RedisFailure, RedisFailureKind};
 use crate::TrypemaError;
@@ -61,14 +62,14 @@ pub struct RedisStats {
 
 /// A connection to Redis: one server, the master of a Sentinel service, or a Cluster.
 ///
-/// Clones are cheap and share the connection. A lost connection is dialled again when a call needs it, at
-/// most ten times a second. If a server does not answer, its circuit breaker opens for a moment, and calls
+/// Clones are cheap and share the connections, one for each async runtime that calls. A lost connection is dialled again
+/// when a call needs it, at most ten times a second. If a server does not answer, its circuit breaker opens for a moment, and calls
 /// fail at once. No call is sent twice, unless the server's reply proves that it did not run. A task sends
 /// the calls, on the runtime of one of their callers. It runs only while there are calls.
 ///
 /// Calls run on Tokio or smol, depending on the crate's features; with both, on Tokio inside a Tokio
-/// runtime. If a runtime shuts down, the connections that were dialled in it end. The next call dials
-/// again, in its own runtime.
+/// runtime. No call depends on a runtime other than its own: that may have shut down, or may not be polled at the
+/// moment.
 ///
 /// ```no_run
 /// use trypema::redis::RedisConnection;
@@ -107,14 +108,17 @@ impl RedisConnection {
     /// # Errors
     ///
     /// [`TrypemaError::InvalidRedisAddress`] if the address is malformed, and [`TrypemaError::RedisError`]
-    /// if no server answers there, the login is refused, or the server is older than Redis 6.2.
+    /// if no server answers there, the login is refused, or the server is older than Redis 6.2. The failure is
+    /// [`RedisFailureKind::Refused`] if the address can never work as it is: the server is a node of a Cluster,
+    /// a sentinel or a single server where the address names another kind, it lacks the database or RESP3, or has
+    /// a certificate that is not trusted or not for it.
     pub async fn connect(url: &str) -> Result<Self, TrypemaError> {
         let connection = Self::lazy(url)?;
-        let server = match &connection.route {
-            Route::Node(node) => node.connection().await?,
-            Route::Cluster(cluster) => cluster.connection().await?,
+        let (server, used_as) = match &connection.route {
+            Route::Node(node) => (node.connection().await?, UsedAs::SingleServer),
+            Route::Cluster(cluster) => (cluster.connection().await?, UsedAs::ClusterNode),
         };
-        version::check(&server).await?;
+        server_info::check(&server, used_as).await?;
         Ok(connection)
     }
 
@@ -248,6 +252,9 @@ impl fmt::Debug for RedisConnection {
     }
 }
 
+/// The reason why a server that is a node of a Cluster cannot be used as a single one.
+const IS_CLUSTER_NODE: &str = "the server is a node of a cluster; connect with `redis+cluster://`";
+
 /// A channel, or the future that creates one.
 pub(super) enum Readiness {
     Ready(Result<Channel, RedisFailure>),
@@ -274,9 +281,9 @@ impl Channel {
         match outcome {
             CommandOutcome::Value(value) => Ok(value),
             CommandOutcome::NoScript => Err(refused("the server replied NOSCRIPT to EVAL")),
-            CommandOutcome::Moved(_) | CommandOutcome::Ask(_) => {
-                Err(refused("the server is part of a cluster; connect with `redis+cluster://`"))
-            }
+            CommandOutcome::Moved(_) | CommandOutcome::Ask(_) => Err(refused(IS_CLUSTER_NODE)),
+            // Each batcher of a Cluster has one slot, so this is a node that is used as a single server.
+            CommandOutcome::Refused(failure) if failure.is_cross_slot() => Err(refused(IS_CLUSTER_NODE)),
             CommandOutcome::ReadOnly(failure)
             | CommandOutcome::NotReady(failure)
             | CommandOutcome::Refused(failure)

@@ -6,6 +6,7 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
@@ -78,21 +79,48 @@ async fn noted(rl: Arc<RateLimiter>, waiting: Arc<AtomicUsize>) -> Result<u64, R
 /// The number of callers that wait while the driver's runtime is shut down.
 const OTHERS: usize = 20;
 
-/// The driver's runtime is shut down while a caller from another runtime waits.
+/// A runtime with a driver is shut down while callers from another runtime wait, who have a driver of their own.
 #[test]
-fn callers_of_other_runtimes_are_told_when_the_drivers_is_shut_down() {
+fn callers_of_other_runtimes_do_not_notice_that_one_is_shut_down() {
     let server = Server::start().unwrap();
     let rl = limiter(&server.url(), DEADLINE);
     let first = two_threads();
+    first.block_on(take(&rl)).unwrap();
     wait_for(take(&rl)).unwrap();
     server.stop().unwrap();
-    let start = SystemClock.now();
     let waiter = Arc::clone(&rl);
     let drives = first.spawn(async move { take(&waiter).await });
     wait_until("the driver to start", || format!("{rl:?}").contains("CurrentDriver")).unwrap();
     let waiting = Arc::new(AtomicUsize::new(0));
     let others: Vec<_> =
         (0..OTHERS).map(|_| runtime().spawn(noted(Arc::clone(&rl), Arc::clone(&waiting)))).collect();
+    wait_until("all to wait", || waiting.load(Ordering::Acquire) == OTHERS).unwrap();
+    first.shutdown_background();
+    assert!(wait_for(drives).is_err_and(|error| error.is_cancelled()));
+    server.cont().unwrap();
+    for other in others {
+        assert!(wait_for(other).unwrap().is_ok());
+    }
+}
+
+/// The driver's runtime is shut down while callers wait that another runtime polls, for example because they were moved.
+#[test]
+fn callers_are_told_when_their_drivers_runtime_is_shut_down() {
+    let server = Server::start().unwrap();
+    let rl = limiter(&server.url(), DEADLINE);
+    let first = two_threads();
+    first.block_on(take(&rl)).unwrap();
+    server.stop().unwrap();
+    let start = SystemClock.now();
+    let waiting = Arc::new(AtomicUsize::new(0));
+    let others: Vec<_> = (0..OTHERS)
+        .map(|_| {
+            let mut waits = Box::pin(noted(Arc::clone(&rl), Arc::clone(&waiting)));
+            // The first poll sends the request, from the first runtime.
+            first.block_on(poll_fn(|context| Poll::Ready(waits.as_mut().poll(context).is_ready())));
+            runtime().spawn(waits)
+        })
+        .collect();
     wait_until("all to wait", || waiting.load(Ordering::Acquire) == OTHERS).unwrap();
     first.shutdown_background();
     for other in others {
@@ -103,7 +131,6 @@ fn callers_of_other_runtimes_are_told_when_the_drivers_is_shut_down() {
         );
     }
     assert!(SystemClock.now() < start + SOON, "nobody waits for its deadline");
-    assert!(wait_for(drives).is_err_and(|error| error.is_cancelled()));
     server.cont().unwrap();
     wait_until("calls to be served", || wait_for(take(&rl)).is_ok()).unwrap();
 }

@@ -16,10 +16,12 @@ mod driver;
 mod exact;
 mod expiry;
 mod faults;
+mod fork;
 mod full_table;
 mod newer_state;
 mod permissions;
 mod policy;
+mod runtimes;
 mod sentinel;
 mod server_of;
 #[cfg(feature = "redis-tokio")]
@@ -38,3 +40,4 @@ mod strategies;
 mod traces;
 mod wait;
 mod wide;
+mod wrong_address;

@@ -12,7 +12,7 @@ use super::limiter_state::LimiterState;
 use super::queue::Task;
 use crate::clock::Timestamp;
 use crate::local::TimedOutcome;
-use crate::redis::{InstanceLiveness, LeaseArgs, LeaseResponse, RedisFailure, RedisKey};
+use crate::redis::{InstanceLiveness, LeaseArgs, LeaseResponse, LeaseSending, RedisFailure, RedisKey};
 use crate::strategy::{Leasable, LeaseGrant, LeaseParams, LeasedUnits};
 
 /// A lease request for one key.
@@ -58,10 +58,10 @@ impl<S: Leasable> LimiterState<S> {
         async move {
             unfinished.state = SendState::Sent;
             let UnfinishedRequest { shared, request, .. } = &unfinished;
-            shared.instance.count_lease();
             let LeaseRequest { key, limit, params, instance, deadline, .. } = request;
             let args = LeaseArgs { params: *params, instance: *instance };
-            let grant = shared.redis.lease_with_deadline(*deadline, key, limit, args).await;
+            let sending = LeaseSending { deadline: *deadline, sent: &shared.instance.leases_sent };
+            let grant = shared.redis.send_lease(sending, key, limit, args).await;
             unfinished.state = SendState::Done;
             let UnfinishedRequest { shared, request, .. } = &unfinished;
             let found = shared.finish(request, grant.as_ref());

@@ -13,7 +13,8 @@ use crate::hybrid::background::LimiterState;
 use crate::hybrid::state::HybridBound;
 use crate::local::{DecisionWithReceipt, Granted, TimedOutcome};
 use crate::redis::{
-    KeySpend, LeaseArgs, RedisFailure, RedisFailureKind, RedisKey, RedisLimiter, RedisReceipt, both,
+    KeySpend, LeaseArgs, LeaseSending, RedisFailure, RedisFailureKind, RedisKey, RedisLimiter, RedisReceipt,
+    both,
 };
 use crate::strategy::{Effect, Leasable, LeaseParams, LeasedUnits};
 
@@ -363,8 +364,10 @@ impl<S: Leasable> HybridLimiter<S> {
         let reported = self.shared.table.with(key, |entry| entry.holding.take_unreported()).unwrap_or(0);
         let params = LeaseParams { reported, ..LeaseParams::default() };
         let args = LeaseArgs { params, instance: self.shared.instance.leaving() };
+        // A report is no request for a lease.
+        let sending = LeaseSending { deadline, sent: &Arc::default() };
         if reported > 0
-            && let Err(failure) = self.redis().lease_with_deadline(deadline, key, limit, args).await
+            && let Err(failure) = self.redis().send_lease(sending, key, limit, args).await
             && failure.kind() == RedisFailureKind::Unavailable
         {
             self.shared.table.with(key, |entry| entry.holding.report_denied(reported));

@@ -64,7 +64,7 @@ pub struct HybridStats {
     /// The number of live instances, if a heartbeat of
     /// [`keep_in_sync`](HybridRateLimiterProvider::keep_in_sync) has reported it.
     pub instances: Option<NonZeroU32>,
-    /// The number of lease requests since the start.
+    /// The number of lease requests that were sent to Redis since the start.
     pub leases_asked: u64,
 }
 

@@ -111,7 +111,7 @@ impl<S: Leasable> Split<S> {
         limit: &S::Limit,
     ) -> impl Iterator<Item = Result<Part<S::Limit>, TrypemaError>> {
         let count = self.parts.get();
-        let own = (self.limiter.shared.instance.id % u64::from(count)) as u32;
+        let own = (self.limiter.shared.instance.id() % u64::from(count)) as u32;
         (0..count).map(move |turn| {
             let index = (own + turn) % count;
             let part = S::part(limit, index, count).ok_or(TrypemaError::InvalidSplit { parts: count })?;

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -20,12 +20,14 @@ pub(in crate::redis) struct CallOptions {
     pub(in crate::redis) atomic: usize,
     /// Set when the caller is dropped and its request was not, and will not be, sent.
     pub(in crate::redis) unsent: Option<Arc<AtomicBool>>,
+    /// Counts the request when it is sent.
+    pub(in crate::redis) sent: Option<Arc<AtomicU64>>,
 }
 
 impl CallOptions {
     /// Returns options with this deadline.
     pub(in crate::redis) fn with_deadline(deadline: Timestamp) -> Self {
-        Self { deadline, atomic: 0, unsent: None }
+        Self { deadline, atomic: 0, unsent: None, sent: None }
     }
 }
 
@@ -89,6 +91,9 @@ impl PendingRequest {
         let is_queued = progress.stage == Stage::Queued;
         if is_queued {
             progress.stage = Stage::Sent;
+            if let Some(sent) = &self.options.sent {
+                sent.fetch_add(1, Ordering::Relaxed);
+            }
         }
         is_queued
     }

@@ -163,6 +163,9 @@ fn server(url: &str) -> Result<ConnectionInfo, TrypemaError> {
              rediss+cluster://, and then a host",
         )
     })?;
+    if parsed.port() == Some(0) {
+        return Err(invalid("port 0 is no port of a server"));
+    }
     let chose_protocol = parsed.query_pairs().any(|(name, _)| name == "protocol");
     // The client's messages never contain the user name or password.
     let info = url.into_connection_info().map_err(|error| invalid(&error.to_string()))?;
@@ -270,6 +273,8 @@ mod tests {
             "redis://u:secret@host:port",
             "redis://u:secret@host?protocol=4",
             "redis://u:secret@0.0.0.0",
+            "redis://u:secret@host:0",
+            "redis+cluster://u:secret@host:0",
             "redis+sentinel://u:secret@a:1",
             "redis+sentinel://u:secret@a:1/",
             "redis+sentinel://u:secret@a:1/main/0/0",

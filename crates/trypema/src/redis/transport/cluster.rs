@@ -13,8 +13,8 @@ use super::reply::CommandOutcome;
 use super::single_flight::SingleFlight;
 use super::slots::{SlotRange, slot_ranges};
 use super::topology::Topology;
-use super::within;
-use crate::redis::runtime::spawn;
+use super::{refused, within};
+use crate::redis::runtime::{PerRuntime, spawn};
 use crate::redis::{RedisFailure, RedisFailureKind};
 
 /// The maximum number of redirections of one call. A slot that moves takes two. More means that the nodes
@@ -28,11 +28,15 @@ const REFRESH_INTERVAL: Duration = Duration::from_millis(200);
 /// tried.
 const REFRESH_BUDGET: Duration = Duration::from_millis(250);
 
+/// The words in which every version says that it is not part of a cluster.
+const NO_CLUSTER: &str = "cluster support disabled";
+
 /// The nodes of one cluster, and the slots that each serves.
 pub(super) struct Cluster {
     seeds: Vec<ConnectionInfo>,
     topology: RwLock<Topology>,
-    refresh: SingleFlight,
+    /// One for each runtime: a fetch that a runtime began makes no progress while that runtime is not polled.
+    refresh: PerRuntime<SingleFlight>,
     last_failure: Mutex<Option<RedisFailure>>,
 }
 
@@ -47,7 +51,7 @@ impl Cluster {
         Arc::new(Self {
             seeds,
             topology: RwLock::new(Topology::unknown()),
-            refresh: SingleFlight::new(REFRESH_INTERVAL),
+            refresh: PerRuntime::new(),
             last_failure: Mutex::new(None),
         })
     }
@@ -136,7 +140,7 @@ impl Cluster {
         if let Some(node) = self.owner(slot) {
             return Ok(node);
         }
-        self.refresh.run(self.refresh()).await;
+        self.refresh_once().await;
         self.owner(slot).ok_or_else(|| {
             let failure = self.last_failure.lock().unwrap_or_else(PoisonError::into_inner).clone();
             failure.unwrap_or_else(|| no_owner(slot))
@@ -146,7 +150,7 @@ impl Cluster {
     /// Fetches the slot table after `node` could not be reached. Returns the owner of `slot` if it is
     /// another node.
     async fn other_owner(&self, slot: u16, node: &Arc<RedisNode>) -> Option<Arc<RedisNode>> {
-        self.refresh.run(self.refresh()).await;
+        self.refresh_once().await;
         self.owner(slot).filter(|owner| !Arc::ptr_eq(owner, node))
     }
 
@@ -161,12 +165,19 @@ impl Cluster {
 
     /// Fetches the slot table in a task of its own, if that is due.
     fn refresh_in_background(self: &Arc<Self>) {
-        if self.refresh.is_due() {
+        if self.own_refresh().is_due() {
             let cluster = Arc::clone(self);
-            spawn(async move {
-                cluster.refresh.run(cluster.refresh()).await;
-            });
+            spawn(async move { cluster.refresh_once().await });
         }
+    }
+
+    /// Fetches the slot table, or waits until a fetch in progress ends. Does nothing if the last one was just now.
+    async fn refresh_once(&self) {
+        self.own_refresh().run(self.refresh()).await;
+    }
+
+    fn own_refresh(&self) -> Arc<SingleFlight> {
+        self.refresh.current(|| SingleFlight::new(REFRESH_INTERVAL), |_| false)
     }
 
     async fn refresh(&self) {
@@ -219,6 +230,9 @@ async fn fetch_slots_from(connection: SharedConnection) -> Result<Vec<SlotRange>
     command.arg("SLOTS");
     let reply = match CommandOutcome::from_result(connection.send(&command).await) {
         CommandOutcome::Value(reply) => reply,
+        CommandOutcome::Refused(failure) if failure.to_string().contains(NO_CLUSTER) => {
+            return Err(refused("the server is not part of a cluster; connect with `redis://`"));
+        }
         CommandOutcome::Refused(failure) => return Err(failure),
         _ => return Err(unavailable("the node cannot answer CLUSTER SLOTS yet")),
     };

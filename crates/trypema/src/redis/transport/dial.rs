@@ -1,14 +1,15 @@
 //! Dials and uses connections: tuned for many small calls, without retries by the client.
 
-use std::sync::Arc;
+use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use ::redis::aio::{ConnectionManager, MultiplexedConnection, SendError};
 use ::redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
 use ::redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionInfo, Pipeline, ProtocolVersion, PushInfo, PushKind,
-    RedisResult, Value,
+    AsyncConnectionConfig, Client, Cmd, ConnectionInfo, ErrorKind, Pipeline, ProtocolVersion, PushInfo,
+    PushKind, RedisError, RedisResult, Value,
 };
 
 use super::reply::CommandOutcome;
@@ -25,6 +26,9 @@ const DIAL_BUDGET: Duration = Duration::from_millis(800);
 /// The maximum number of commands that wait to be written. Callers beyond that wait for room. Enough for
 /// the calls of a busy process within one deadline, and a bound on memory if the server stalls.
 const UNWRITTEN_COMMANDS: usize = 1_024;
+
+/// The client's words for a server that has no database of the number in the address.
+const NO_SUCH_DATABASE: &str = "refused to switch database";
 
 /// TCP keepalive: the idle time before the first probe, the interval of further probes, and their number. A
 /// server that has vanished is usually noticed before the next call.
@@ -89,6 +93,11 @@ impl SharedConnection {
         self.is_retired.store(true, Ordering::Release);
     }
 
+    /// Returns a handle that retires the connection and does not keep it open.
+    pub(super) fn retirement(&self) -> Retirement {
+        Retirement(Arc::downgrade(&self.is_retired))
+    }
+
     /// Sends a command, once.
     pub(super) async fn send(&self, command: &Cmd) -> RedisResult<Value> {
         match &self.connection {
@@ -140,6 +149,22 @@ impl SharedConnection {
     }
 }
 
+/// Retires a connection, if it is still there.
+pub(super) struct Retirement(Weak<AtomicBool>);
+
+impl Retirement {
+    pub(super) fn retire(&self) {
+        if let Some(is_retired) = self.0.upgrade() {
+            is_retired.store(true, Ordering::Release);
+        }
+    }
+
+    /// Whether the connection is retired already, or gone.
+    pub(super) fn is_over(&self) -> bool {
+        self.0.upgrade().is_none_or(|is_retired| is_retired.load(Ordering::Acquire))
+    }
+}
+
 impl From<ConnectionManager> for SharedConnection {
     fn from(manager: ConnectionManager) -> Self {
         Self { connection: ClientConnection::Manager(manager), is_retired: Arc::default() }
@@ -167,14 +192,39 @@ pub(super) async fn dial_and_listen(
     }
     match within(DIAL_BUDGET, connect(info, listener)).await {
         Some(Ok(connection)) => Ok(connection),
-        Some(Err(error)) => {
-            Err(RedisFailure::from_client(RedisFailureKind::Unavailable, error).at(info.addr()))
-        }
+        Some(Err(error)) => Err(RedisFailure::from_client(failure_kind(&error), error).at(info.addr())),
         None => Err(RedisFailure::new(
             RedisFailureKind::Unavailable,
             format!("{}: connecting timed out after {DIAL_BUDGET:?}", info.addr()),
         )),
     }
+}
+
+/// Returns the kind of a failed dial: `Refused` if no dial to this address can succeed before the address or the server's
+/// configuration changes. (Wrong credentials are told apart by [`RedisFailure::is_login_refused`].)
+fn failure_kind(error: &RedisError) -> RedisFailureKind {
+    let is_final = match error.kind() {
+        ErrorKind::RESP3NotSupported => true,
+        ErrorKind::Server(_) => error.to_string().contains(NO_SUCH_DATABASE),
+        ErrorKind::Io => tls_error(error).is_some_and(is_final_tls_error),
+        _ => false,
+    };
+    if is_final { RedisFailureKind::Refused } else { RedisFailureKind::Unavailable }
+}
+
+/// Returns the error of TLS that caused an error of the client.
+fn tls_error(error: &RedisError) -> Option<&rustls::Error> {
+    let io: &std::io::Error = error.source()?.downcast_ref()?;
+    io.get_ref()?.downcast_ref()
+}
+
+/// Whether the server has a certificate that is not for it or that nobody trusts. Expired certificates are renewed.
+fn is_final_tls_error(error: &rustls::Error) -> bool {
+    use rustls::CertificateError::{NotValidForName, NotValidForNameContext, UnknownIssuer};
+    matches!(
+        error,
+        rustls::Error::InvalidCertificate(UnknownIssuer | NotValidForName | NotValidForNameContext { .. })
+    )
 }
 
 async fn connect(info: &ConnectionInfo, listener: PushListener) -> RedisResult<SharedConnection> {
@@ -221,4 +271,22 @@ pub(super) fn tcp_settings() -> TcpSettings {
     #[cfg(any(target_os = "linux", target_os = "macos", target_os = "freebsd", target_os = "windows"))]
     let keepalive = keepalive.with_interval(KEEPALIVE_EVERY).with_retries(KEEPALIVE_PROBES);
     TcpSettings::default().set_nodelay(true).set_keepalive(keepalive)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_that_nobody_trusts_is_final_and_an_expired_one_is_not() {
+        let kind = |error: rustls::CertificateError| {
+            let error = rustls::Error::InvalidCertificate(error);
+            failure_kind(&std::io::Error::new(std::io::ErrorKind::InvalidData, error).into())
+        };
+        assert_eq!(kind(rustls::CertificateError::UnknownIssuer), RedisFailureKind::Refused);
+        assert_eq!(kind(rustls::CertificateError::NotValidForName), RedisFailureKind::Refused);
+        assert_eq!(kind(rustls::CertificateError::Expired), RedisFailureKind::Unavailable);
+        let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        assert_eq!(failure_kind(&refused.into()), RedisFailureKind::Unavailable);
+    }
 }

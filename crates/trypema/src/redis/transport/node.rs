@@ -1,5 +1,5 @@
-//! One server: its connection, which is dialled when needed and replaced when it fails, and its circuit
-//! breaker.
+//! One server: its connections, one for each runtime, which are dialled when needed and replaced when they fail, and its
+//! circuit breaker.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,15 +12,22 @@ use super::dial::{SharedConnection, SlotOwnership, Target};
 use super::reply::CommandOutcome;
 use super::script::ScriptCall;
 use super::single_flight::{RunResult, SingleFlight};
+use crate::redis::runtime::PerRuntime;
 use crate::redis::{RedisFailure, RedisFailureKind};
 
-/// The minimum interval between the starts of two dials to one server. The actual interval is up to twice as
-/// long. A fleet must not overload a server that has just come back.
+/// The minimum interval between the starts of two dials of one runtime to one server. The actual interval is up to twice as
+/// long. A fleet must not overload a server that has just come back. A runtime's first dial is not delayed by the dials of
+/// others; while the server does not answer, the circuit breaker, which all share, keeps it back.
 const DIAL_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(super) struct RedisNode {
     target: Target,
     breaker: Arc<CircuitBreaker>,
+    connections: PerRuntime<RuntimeConnection>,
+}
+
+/// The connection that one runtime dialled and polls.
+struct RuntimeConnection {
     dial: SingleFlight,
     state: Mutex<ConnectionState>,
 }
@@ -47,12 +54,7 @@ pub(super) struct NodeChannel {
 
 impl RedisNode {
     pub(super) fn new(target: Target) -> Arc<Self> {
-        Arc::new(Self {
-            target,
-            breaker: CircuitBreaker::new(),
-            dial: SingleFlight::new(DIAL_INTERVAL),
-            state: Mutex::default(),
-        })
+        Arc::new(Self { target, breaker: CircuitBreaker::new(), connections: PerRuntime::new() })
     }
 
     pub(super) fn target(&self) -> &Target {
@@ -90,12 +92,16 @@ impl RedisNode {
 
     /// Returns a channel over the existing connection; `None` if the server has to be dialled.
     pub(super) fn channel_now(self: &Arc<Self>) -> Option<Result<NodeChannel, RedisFailure>> {
-        self.target.recheck_if_due();
         match self.acquire() {
-            Ok(permit) => self
-                .usable_connection()
-                .map(|connection| Ok(NodeChannel { node: Arc::clone(self), connection, permit })),
-            Err(failure) => Some(Err(failure)),
+            Ok(permit) => {
+                let connection = self.usable_connection()?;
+                self.target.recheck_if_due();
+                Some(Ok(NodeChannel { node: Arc::clone(self), connection, permit }))
+            }
+            Err(failure) => {
+                self.target.recheck_if_due();
+                Some(Err(failure))
+            }
         }
     }
 
@@ -107,12 +113,16 @@ impl RedisNode {
 
     /// Returns the connection. Dials if there is none.
     pub(super) async fn connection(&self) -> Result<SharedConnection, RedisFailure> {
-        if let Some(connection) = self.usable_connection() {
+        if let Target::Manager(manager) = &self.target {
+            return Ok(SharedConnection::from(ConnectionManager::clone(manager)));
+        }
+        let own = self.own();
+        if let Some(connection) = own.usable(&self.breaker) {
             return Ok(connection);
         }
-        let run = self.dial.run(self.redial()).await;
-        self.usable_connection().ok_or_else(|| {
-            let failure = self.state().last_failure.clone();
+        let run = own.dial.run(self.redial(&own)).await;
+        own.usable(&self.breaker).ok_or_else(|| {
+            let failure = own.state().last_failure.clone();
             failure.unwrap_or_else(|| {
                 let message = if run == RunResult::TooSoon { DIALLED_JUST_NOW } else { DIAL_LOST };
                 self.name_server(unavailable(message))
@@ -125,29 +135,51 @@ impl RedisNode {
         if self.breaker.is_open() { None } else { self.usable_connection() }
     }
 
-    async fn redial(&self) {
+    async fn redial(&self, own: &RuntimeConnection) {
         match self.target.dial().await {
             Ok(connection) => {
                 let dialled = DialledConnection { connection, openings: self.breaker.openings() };
-                *self.state() = ConnectionState { connection: Some(dialled), last_failure: None };
+                *own.state() = ConnectionState { connection: Some(dialled), last_failure: None };
             }
             Err(failure) => {
-                self.state().last_failure = Some(failure);
+                own.state().last_failure = Some(failure);
                 self.breaker.trip();
             }
         }
     }
 
     fn usable_connection(&self) -> Option<SharedConnection> {
-        if let Target::Manager(manager) = &self.target {
-            return Some(SharedConnection::from(ConnectionManager::clone(manager)));
+        match &self.target {
+            Target::Manager(manager) => Some(SharedConnection::from(ConnectionManager::clone(manager))),
+            Target::Server(_) | Target::Sentinel(_) => self.own().usable(&self.breaker),
         }
-        let openings = self.breaker.openings();
+    }
+
+    /// Returns the connection of the runtime that the caller runs in.
+    fn own(&self) -> Arc<RuntimeConnection> {
+        self.connections.current(RuntimeConnection::new, RuntimeConnection::is_over)
+    }
+}
+
+impl RuntimeConnection {
+    fn new() -> Self {
+        Self { dial: SingleFlight::new(DIAL_INTERVAL), state: Mutex::default() }
+    }
+
+    /// Returns the connection, if it can be used for a call.
+    fn usable(&self, breaker: &CircuitBreaker) -> Option<SharedConnection> {
+        let openings = breaker.openings();
         let mut state = self.state();
         let is_usable =
             |dialled: &DialledConnection| dialled.openings == openings && !dialled.connection.is_retired();
         state.connection = state.connection.take().filter(is_usable);
         state.connection.as_ref().map(|dialled| dialled.connection.clone())
+    }
+
+    /// Whether the connection has ended, probably with its runtime, and nothing else is to be remembered.
+    fn is_over(&self) -> bool {
+        let is_retired = |dialled: &DialledConnection| dialled.connection.is_retired();
+        self.state().connection.as_ref().is_some_and(is_retired) && self.dial.is_due()
     }
 
     fn state(&self) -> MutexGuard<'_, ConnectionState> {

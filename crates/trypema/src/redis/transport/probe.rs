@@ -15,7 +15,7 @@ use super::{RedisConnection, Route, within};
 use crate::redis::failure::says_not_permitted;
 use crate::redis::key::{RedisKey, state_name};
 use crate::redis::permissions::{CommandTarget, CommandUse, MissingPermission, RedisCommand, TIME};
-use crate::redis::{RedisFailure, RedisFailureKind, random};
+use crate::redis::{RedisFailure, RedisFailureKind};
 
 /// The time that a server has to answer one command of the probe. Only the start of a process waits for it, so
 /// it is long enough for a busy machine.
@@ -77,7 +77,7 @@ impl RedisConnection {
     }
 
     async fn servers(&self, probe: Probe<'_>) -> Result<Vec<ProbedServer>, RedisFailure> {
-        let id = random();
+        let id = crate::random::number();
         match &self.route {
             Route::Node(node) => {
                 let target = match node.target() {

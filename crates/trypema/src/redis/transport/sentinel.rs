@@ -7,10 +7,10 @@ use std::time::Duration;
 use ::redis::{ConnectionInfo, PushInfo, PushKind, Value};
 
 use super::address::{SentinelAddress, with_address};
-use super::dial::{SharedConnection, can_listen, dial, dial_and_listen};
+use super::dial::{Retirement, SharedConnection, can_listen, dial, dial_and_listen};
 use super::single_flight::SingleFlight;
 use super::within;
-use crate::redis::runtime::spawn;
+use crate::redis::runtime::{PerRuntime, spawn};
 use crate::redis::{RedisFailure, RedisFailureKind};
 
 /// The minimum interval at which the sentinels are queried for the current master, while there are calls.
@@ -23,7 +23,7 @@ const SENTINEL_BUDGET: Duration = Duration::from_millis(250);
 /// The Pub/Sub channel on which sentinels announce a new master.
 const NEW_MASTER: &str = "+switch-master";
 
-/// The sentinels of one service, and the current master.
+/// The sentinels of one service, and the connections to the current master.
 ///
 /// The master is looked up again when one of these happens:
 ///
@@ -40,19 +40,25 @@ pub(super) struct Sentinels {
     address: SentinelAddress,
     /// The index of the sentinel that replied last. It is queried first.
     first: AtomicUsize,
-    /// The connection to that sentinel, over which it announces a new master.
+    queries: PerRuntime<SentinelQueries>,
+    /// The connections that calls are sent on.
+    masters: Arc<MasterConnections>,
+}
+
+/// The queries of one runtime.
+struct SentinelQueries {
+    /// The connection to the sentinel that replied last, over which it announces a new master.
     connection: Mutex<Option<SharedConnection>>,
-    /// The master that calls are sent to.
-    master: Arc<CurrentMaster>,
     recheck: SingleFlight,
 }
 
+/// The connections to the master, one for each runtime.
 #[derive(Default)]
-struct CurrentMaster(Mutex<Option<Master>>);
+struct MasterConnections(Mutex<Vec<MasterConnection>>);
 
-struct Master {
+struct MasterConnection {
     address: String,
-    connection: SharedConnection,
+    connection: Retirement,
 }
 
 impl Sentinels {
@@ -60,9 +66,8 @@ impl Sentinels {
         Arc::new(Self {
             address,
             first: AtomicUsize::new(0),
-            connection: Mutex::new(None),
-            master: Arc::default(),
-            recheck: SingleFlight::new(RECHECK_INTERVAL),
+            queries: PerRuntime::new(),
+            masters: Arc::default(),
         })
     }
 
@@ -73,10 +78,11 @@ impl Sentinels {
 
     /// Queries the sentinels in the background, if that is due.
     pub(super) fn recheck_if_due(self: &Arc<Self>) {
-        if self.recheck.is_due() {
+        let queries = self.queries();
+        if queries.recheck.is_due() {
             let sentinels = Arc::clone(self);
             spawn(async move {
-                sentinels.recheck.run(sentinels.recheck()).await;
+                queries.recheck.run(sentinels.recheck()).await;
             });
         }
     }
@@ -91,7 +97,7 @@ impl Sentinels {
                 "{address}: the server is not a master; a failover may be in progress"
             ))),
             Some(Ok(_)) => {
-                self.master.set(Master { address, connection: connection.clone() });
+                self.masters.add(MasterConnection { address, connection: connection.retirement() });
                 Ok(connection)
             }
             Some(Err(error)) => Err(RedisFailure::from_client(RedisFailureKind::Unavailable, error)),
@@ -108,17 +114,17 @@ impl Sentinels {
     /// Retires the connection if the sentinels name another master.
     async fn recheck(&self) {
         let Ok(address) = self.fetch_master_address().await else { return };
-        self.master.retire_if(|master| master.address != address);
+        self.masters.retire_if(|master| master.address != address);
     }
 
     /// Returns the address of the master, from the first sentinel that knows it.
     async fn fetch_master_address(&self) -> Result<String, RedisFailure> {
-        let count = self.address.sentinels.len();
+        let (count, queries) = (self.address.sentinels.len(), self.queries());
         let first = self.first.load(Ordering::Relaxed);
-        let mut last_failure = unavailable("no sentinel is configured".to_owned());
+        let mut last_failure = None;
         for index in (0..count).map(|offset| (first + offset) % count) {
             let sentinel = &self.address.sentinels[index];
-            let reply = within(SENTINEL_BUDGET, self.fetch_master_address_from(sentinel)).await;
+            let reply = within(SENTINEL_BUDGET, self.fetch_master_address_from(sentinel, &queries)).await;
             let no_reply = || {
                 unavailable(format!("sentinel {} did not reply within {SENTINEL_BUDGET:?}", sentinel.addr()))
             };
@@ -128,16 +134,23 @@ impl Sentinels {
                     return Ok(address);
                 }
                 Err(failure) => {
-                    *self.connection() = None;
-                    last_failure = failure;
+                    *queries.connection() = None;
+                    // A refusal is final only if all refuse: a sentinel that cannot be reached may know better.
+                    if last_failure.is_none() || failure.kind() != RedisFailureKind::Refused {
+                        last_failure = Some(failure);
+                    }
                 }
             }
         }
-        Err(last_failure)
+        Err(last_failure.unwrap_or_else(|| unavailable("no sentinel is configured".to_owned())))
     }
 
-    async fn fetch_master_address_from(&self, sentinel: &ConnectionInfo) -> Result<String, RedisFailure> {
-        let kept = self.connection().take().filter(|connection| !connection.is_retired());
+    async fn fetch_master_address_from(
+        &self,
+        sentinel: &ConnectionInfo,
+        queries: &SentinelQueries,
+    ) -> Result<String, RedisFailure> {
+        let kept = queries.connection().take().filter(|connection| !connection.is_retired());
         let connection = match kept {
             Some(connection) => connection,
             None => self.listen_to(sentinel).await?,
@@ -146,24 +159,30 @@ impl Sentinels {
         command.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.address.service);
         let reply = connection.send(&command).await;
         let address = match reply {
+            Ok(Value::ServerError(error)) if error.details().is_some_and(is_unknown_command) => {
+                let message =
+                    format!("{}: the server is not a sentinel; connect with `redis://`", sentinel.addr());
+                return Err(RedisFailure::new(RedisFailureKind::Refused, message));
+            }
             Ok(Value::ServerError(error)) => {
                 return Err(RedisFailure::from_client(RedisFailureKind::Unavailable, error.into()));
             }
             Ok(value) => master_address(&value),
             Err(error) => return Err(RedisFailure::from_client(RedisFailureKind::Unavailable, error)),
         };
-        *self.connection() = Some(connection);
+        *queries.connection() = Some(connection);
         address.ok_or_else(|| {
-            unavailable(format!("the sentinels do not know the service {:?}", self.address.service))
+            let message = format!("the sentinels do not know the service {:?}", self.address.service);
+            RedisFailure::new(RedisFailureKind::Refused, message)
         })
     }
 
     /// Dials a sentinel, and subscribes to its announcements of new masters.
     async fn listen_to(&self, sentinel: &ConnectionInfo) -> Result<SharedConnection, RedisFailure> {
-        let (master, service) = (Arc::clone(&self.master), self.address.service.clone());
+        let (masters, service) = (Arc::clone(&self.masters), self.address.service.clone());
         let listener = move |push: &PushInfo| {
             if push.kind == PushKind::Message && announces_master(&push.data, &service) {
-                master.retire_if(|_| true);
+                masters.retire_if(|_| true);
             }
         };
         let connection = dial_and_listen(sentinel, Box::new(listener)).await?;
@@ -174,22 +193,38 @@ impl Sentinels {
         Ok(connection)
     }
 
+    fn queries(&self) -> Arc<SentinelQueries> {
+        self.queries.current(SentinelQueries::new, |_| false)
+    }
+}
+
+impl SentinelQueries {
+    /// The first look at the sentinels is the dial's.
+    fn new() -> Self {
+        Self { connection: Mutex::default(), recheck: SingleFlight::after_interval(RECHECK_INTERVAL) }
+    }
+
     fn connection(&self) -> MutexGuard<'_, Option<SharedConnection>> {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl CurrentMaster {
-    fn set(&self, master: Master) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(master);
+impl MasterConnections {
+    fn add(&self, master: MasterConnection) {
+        let mut masters = self.lock();
+        masters.retain(|other| !other.connection.is_over());
+        masters.push(master);
     }
 
-    /// Retires the connection if `is_outdated`, so that the next call looks the master up.
-    fn retire_if(&self, is_outdated: impl Fn(&Master) -> bool) {
-        let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(master) = current.take_if(|master| is_outdated(master)) {
-            master.connection.retire();
-        }
+    /// Retires the connections for which `is_outdated`, so that the next call looks the master up.
+    fn retire_if(&self, is_outdated: impl Fn(&MasterConnection) -> bool) {
+        self.lock()
+            .extract_if(.., |master| is_outdated(master))
+            .for_each(|master| master.connection.retire());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<MasterConnection>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -203,6 +238,11 @@ fn announces_master(message: &[Value], service: &str) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether a server knows no sentinels' commands.
+fn is_unknown_command(error: &str) -> bool {
+    error.contains("unknown command")
 }
 
 fn master_address(reply: &Value) -> Option<String> {

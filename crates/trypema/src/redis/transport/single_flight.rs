@@ -40,7 +40,16 @@ impl SingleFlight {
     /// Returns a value whose runs start at least `interval` apart. The actual interval is up to twice as
     /// long.
     pub(super) fn new(interval: Duration) -> Self {
-        let state = FlightState { next_start: Timestamp::default(), running_until: None };
+        Self::starting_at(Timestamp::default(), interval)
+    }
+
+    /// Same as [`new`](Self::new), for work that something else has just done: the first run waits, too.
+    pub(super) fn after_interval(interval: Duration) -> Self {
+        Self::starting_at(SystemClock.now() + jittered(interval), interval)
+    }
+
+    fn starting_at(next_start: Timestamp, interval: Duration) -> Self {
+        let state = FlightState { next_start, running_until: None };
         Self { interval, state: Mutex::new(state), ended: Notify::new() }
     }
 

@@ -14,11 +14,13 @@ pub(super) struct Topology {
     nodes: Vec<Arc<RedisNode>>,
     /// An index into `nodes` for each slot.
     owners: Box<[Option<u16>]>,
+    /// The openings of the breakers of nodes that have left: their sum with those of `nodes` never falls.
+    departed_openings: u64,
 }
 
 impl Topology {
     pub(super) fn unknown() -> Self {
-        Self { nodes: Vec::new(), owners: vec![None; SLOTS].into_boxed_slice() }
+        Self { nodes: Vec::new(), owners: vec![None; SLOTS].into_boxed_slice(), departed_openings: 0 }
     }
 
     pub(super) fn owner(&self, slot: u16) -> Option<Arc<RedisNode>> {
@@ -52,7 +54,7 @@ impl Topology {
     /// Replaces the topology by the slot table of the node `source`. Nodes that are no longer in it are
     /// dropped. The other nodes keep their connections.
     pub(super) fn replace(&mut self, source: &ConnectionInfo, ranges: &[SlotRange]) {
-        let mut next = Self { nodes: Vec::new(), owners: vec![None; SLOTS].into_boxed_slice() };
+        let mut next = Self::unknown();
         for range in ranges {
             let Some(info) = with_address(source, &range.address) else { continue };
             let index = next.position(&info).or_else(|| {
@@ -63,12 +65,16 @@ impl Topology {
                 slots.fill(index);
             }
         }
+        let is_kept = |node: &Arc<RedisNode>| next.nodes.iter().any(|other| Arc::ptr_eq(node, other));
+        let departed = self.nodes.iter().filter(|node| !is_kept(node));
+        next.departed_openings =
+            self.departed_openings + departed.map(|node| node.breaker().openings()).sum::<u64>();
         *self = next;
     }
 
-    /// Returns the sum over all nodes.
+    /// Returns the sum over all nodes. The openings are also those of nodes that have left.
     pub(super) fn stats(&self) -> RedisStats {
-        let mut all = RedisStats::default();
+        let mut all = RedisStats { open_breakers: 0, breaker_openings: self.departed_openings };
         for stats in self.nodes.iter().map(|node| node.breaker().stats()) {
             all.open_breakers += stats.open_breakers;
             all.breaker_openings += stats.breaker_openings;
@@ -162,5 +168,21 @@ mod tests {
         assert!(Arc::ptr_eq(&stays, &topology.owner(100).unwrap()));
         assert_eq!(topology.nodes.len(), 2);
         assert!(leaves.upgrade().is_none());
+    }
+
+    #[test]
+    fn openings_of_nodes_that_leave_stay_counted() {
+        let mut topology = Topology::unknown();
+        topology.replace(&source(), &[range(0, 99, "a:1"), range(100, 16_383, "b:2")]);
+        topology.owner(0).unwrap().breaker().trip();
+        topology.owner(100).unwrap().breaker().trip();
+        for ranges in
+            [vec![range(0, 16_383, "b:2")], vec![range(0, 16_383, "c:3")], vec![range(0, 99, "a:1")]]
+        {
+            topology.replace(&source(), &ranges);
+            assert_eq!(topology.stats().breaker_openings, 2);
+        }
+        topology.owner(0).unwrap().breaker().trip();
+        assert_eq!(topology.stats(), RedisStats { open_breakers: 1, breaker_openings: 3 });
     }
 }

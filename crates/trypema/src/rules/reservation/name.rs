@@ -122,7 +122,7 @@ pub(super) fn name_of(chosen: Option<&str>, request: &Request<'_>) -> Reservatio
             let id = ReservationId::chosen(first_bytes(&digest));
             ReservationName { id, request: digest_of(request) }
         }
-        None => ReservationName { id: ReservationId::random(rand::random()), request: 0 },
+        None => ReservationName { id: ReservationId::random(crate::random::bytes()), request: 0 },
     }
 }
 

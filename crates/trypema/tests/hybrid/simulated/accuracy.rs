@@ -7,8 +7,9 @@ use trypema::strategy::{
     Absolute, AbsoluteLimit, FixedWindow, FixedWindowLimit, SlidingWindow, SlidingWindowLimit, Suppressed,
     SuppressedLimit, TokenBucket, TokenBucketLimits, TokenLimit,
 };
+use trypema_testkit::random::Random;
 use trypema_testkit::simulator::fleet::{
-    Favourite, Fleet, HasInvariant, Journal, Measures, Network, Traffic,
+    Fault, Favourite, Fleet, HasInvariant, Journal, Measures, Network, Offer, ScheduledFault, Traffic,
 };
 
 const SECOND_US: u64 = 1_000_000;
@@ -123,5 +124,92 @@ fn when_most_calls_move_to_another_instance_the_limit_moves_along() {
             let share = run.share_between(20, 20 + seconds);
             assert!(share >= 0.98, "{}: {share}", run.strategy);
         }
+    }
+}
+
+/// The duration of a run that is held up.
+const HELD_UP_FOR_US: u64 = 20 * SECOND_US;
+
+/// A machine that holds everything up for a moment, again and again: all instances and the store. The calls that were due
+/// meanwhile come at once.
+struct HeldUp {
+    seed: u64,
+    stalls: Vec<Stall>,
+}
+
+#[derive(Clone, Copy)]
+struct Stall {
+    from_us: u64,
+    for_us: u64,
+}
+
+impl HeldUp {
+    /// Draws pauses of up to `longest_us`, about every `every_us`.
+    fn drawn(seed: u64, every_us: u64, longest_us: u64) -> Self {
+        let mut random = Random::seeded(seed);
+        let mut stalls = Vec::new();
+        let mut from_us = random.below(every_us);
+        while from_us < HELD_UP_FOR_US {
+            let for_us = random.between(longest_us / 10, longest_us);
+            stalls.push(Stall { from_us, for_us });
+            from_us += for_us + random.between(every_us / 2, 3 * every_us / 2);
+        }
+        Self { seed, stalls }
+    }
+
+    /// Returns when something that is due at `after_us` happens.
+    fn delayed(&self, after_us: u64) -> u64 {
+        let holds = |stall: &&Stall| (stall.from_us..stall.from_us + stall.for_us).contains(&after_us);
+        self.stalls.iter().find(holds).map_or(after_us, |stall| stall.from_us + stall.for_us)
+    }
+
+    /// Returns the calls of `cargo xtask bench hybrid`: twenty instances with a thousand a second each, two at a time.
+    fn offers(&self) -> Vec<Offer> {
+        let offer = |number: u64| {
+            let instance = number % 20;
+            let due_us = (number * 50).next_multiple_of(2_000) + instance * 97;
+            Offer { after_us: self.delayed(due_us), instance: instance as u32, key: 0, cost: 1 }
+        };
+        let mut offers: Vec<Offer> = (0..HELD_UP_FOR_US / 50).map(offer).collect();
+        offers.sort_by_key(|offer| offer.after_us);
+        offers
+    }
+
+    /// Returns the share of calls that the fleet denies, less the share that one exact limiter denies, and the largest
+    /// share of the limit that was held.
+    fn excess<S: HasInvariant>(&self, capacity: u64, limit: &S::Limit) -> [f64; 2] {
+        let freeze = |stall: &Stall| ScheduledFault {
+            after_us: stall.from_us,
+            fault: Fault::Freeze { for_us: stall.for_us },
+        };
+        let faults = self.stalls.iter().map(freeze).collect();
+        let fleet = Fleet::<S>::new(limit.clone()).instances(20).network(NETWORK);
+        let fleet = Fleet { faults, deadline_us: 5 * SECOND_US, seed: self.seed, sample_us: 10_000, ..fleet };
+        let journal = fleet.run(self.offers().into_iter());
+        assert_eq!(S::invariant(limit).violation_in(&journal.of_key(0)), None);
+        let measures = Measures::of::<S>(limit, &journal);
+        let excess = (measures.exact as f64 - measures.admitted as f64) / measures.calls as f64;
+        let exact = 1.0 - measures.exact as f64 / measures.calls as f64;
+        let held = measures.most_held as f64 / capacity as f64;
+        println!(
+            "seed {}, {} stalls: exact denies {exact:.4}, fleet {excess:.4} more, held {held:.4}",
+            self.seed,
+            self.stalls.len()
+        );
+        [excess, held]
+    }
+}
+
+/// After a pause, instances must not mistake the calls that were held up for a new rate, and lease as if it went on: what
+/// they hold is missing elsewhere. The load is 98 % of the limit.
+#[test]
+fn a_fleet_that_is_held_up_denies_hardly_more_than_one_exact_limiter() {
+    let capacity = 204_000;
+    let limit = AbsoluteLimit::per_window(capacity, Duration::from_secs(10)).unwrap();
+    for seed in 0..20 {
+        let [excess, held] = HeldUp::drawn(seed, 250_000, 100_000).excess::<Absolute>(capacity, &limit);
+        assert!(excess <= 0.001 && held <= 0.03, "short pauses, seed {seed}: {excess}, held {held}");
+        let [excess, held] = HeldUp::drawn(seed, 3_000_000, 1_500_000).excess::<Absolute>(capacity, &limit);
+        assert!(excess <= 0.06 && held <= 0.5, "long pauses, seed {seed}: {excess}, held {held}");
     }
 }

@@ -4,9 +4,10 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use trypema::RateLimiter;
+use trypema::redis::RedisFailureKind;
 use trypema::strategy::Absolute;
-use trypema_testkit::blocking::{runtime, wait_for};
+use trypema::{RateLimiter, TrypemaError};
+use trypema_testkit::blocking::{key, runtime, wait_for};
 use trypema_testkit::redis::{FaultProxy, wait_until};
 use trypema_testkit::subject::HybridStrategy;
 
@@ -167,4 +168,39 @@ fn a_release_waits_for_leases_that_are_under_way() {
     }
 
     for_every_leased!(waits);
+}
+
+/// Requests that cannot be sent, because Redis cannot be reached, are not counted as sent.
+#[test]
+fn leases_are_counted_when_they_are_sent() {
+    let scene = Scene::start();
+    let proxy = FaultProxy::start(scene.server.addr()).unwrap();
+    let (rl, limit) = (scene.behind(&proxy), Absolute::limit(1_000, WINDOW));
+    call_until_leased::<Absolute>(&rl, "ann", &limit);
+    let asked = || rl.hybrid().stats().leases_asked;
+    assert!(asked() > 0);
+    proxy.refuse();
+    let fails_unsent = || {
+        scene.clock.advance(SYNC / 4);
+        let taken = wait_for(Absolute::hybrid(&rl).take(&key("ann"), &limit, 1));
+        matches!(taken, Err(TrypemaError::RedisError(failure)) if failure.kind() == RedisFailureKind::Unavailable)
+    };
+    wait_until("calls to fail", fails_unsent).unwrap();
+    let before = asked();
+    for _ in 0..20 {
+        fails_unsent();
+    }
+    assert_eq!(asked(), before);
+    proxy.heal();
+    wait_until("calls to be served", || {
+        scene.clock.advance(SYNC / 4);
+        wait_for(Absolute::hybrid(&rl).take(&key("ann"), &limit, 1)).is_ok()
+    })
+    .unwrap();
+    wait_until("a lease", || {
+        scene.clock.advance(SYNC / 4);
+        (0..8).for_each(|_| drop(wait_for(Absolute::hybrid(&rl).take(&key("ann"), &limit, 1))));
+        asked() > before
+    })
+    .unwrap();
 }

@@ -13,6 +13,10 @@ const FAILURES_TO_OPEN: u32 = 5;
 /// retry in step. Short enough that service resumes well within a second of the server's return.
 pub(super) const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 
+/// The time after which the next call becomes the probe, even if the probe has not ended: the runtime that should poll it
+/// may not be polled any more. Longer than a dial and a call usually take.
+const LONGEST_PROBE: Duration = Duration::from_secs(2);
+
 /// Counts consecutive failures. When there are enough, it refuses calls, except for one probe after each
 /// pause.
 #[derive(Debug)]
@@ -33,7 +37,7 @@ pub(super) enum OpenCause {
 enum BreakerPhase {
     Closed { failures: u32 },
     Open { until: Timestamp },
-    Probing,
+    Probing { until: Timestamp },
 }
 
 /// The kind of an admitted call.
@@ -53,11 +57,11 @@ impl BreakerState {
     pub(super) fn admit(&mut self, now: Timestamp) -> Option<Admission> {
         match self.state {
             BreakerPhase::Closed { .. } => Some(Admission::Usual),
-            BreakerPhase::Open { until } if now >= until => {
-                self.state = BreakerPhase::Probing;
+            BreakerPhase::Open { until } | BreakerPhase::Probing { until } if now >= until => {
+                self.state = BreakerPhase::Probing { until: now + LONGEST_PROBE };
                 Some(Admission::Probe)
             }
-            BreakerPhase::Open { .. } | BreakerPhase::Probing => None,
+            BreakerPhase::Open { .. } | BreakerPhase::Probing { .. } => None,
         }
     }
 
@@ -65,8 +69,7 @@ impl BreakerState {
     pub(super) fn is_refusing(&self, now: Timestamp) -> bool {
         match self.state {
             BreakerPhase::Closed { .. } => false,
-            BreakerPhase::Open { until } => now < until,
-            BreakerPhase::Probing => true,
+            BreakerPhase::Open { until } | BreakerPhase::Probing { until } => now < until,
         }
     }
 
@@ -84,9 +87,9 @@ impl BreakerState {
                     self.open(until);
                 }
             }
-            (BreakerPhase::Probing, Admission::Probe) => self.open(until),
+            (BreakerPhase::Probing { .. }, Admission::Probe) => self.open(until),
             // The call was sent before the breaker opened: its failure is no news.
-            (BreakerPhase::Open { .. } | BreakerPhase::Probing, _) => {}
+            (BreakerPhase::Open { .. } | BreakerPhase::Probing { .. }, _) => {}
         }
     }
 
@@ -96,7 +99,7 @@ impl BreakerState {
         match self.state {
             BreakerPhase::Closed { .. } => self.record_failure(Admission::Usual, until),
             BreakerPhase::Open { until: end } if now >= end => self.open(until),
-            BreakerPhase::Open { .. } | BreakerPhase::Probing => {}
+            BreakerPhase::Open { .. } | BreakerPhase::Probing { .. } => {}
         }
     }
 
@@ -120,7 +123,7 @@ impl BreakerState {
     /// Records a call that ended without evidence about the server. If it was the probe, the next call
     /// becomes the probe.
     pub(super) fn release(&mut self, admission: Admission, now: Timestamp) {
-        if admission == Admission::Probe && matches!(self.state, BreakerPhase::Probing) {
+        if admission == Admission::Probe && matches!(self.state, BreakerPhase::Probing { .. }) {
             self.state = BreakerPhase::Open { until: now };
         }
     }
@@ -183,6 +186,16 @@ mod tests {
         breaker.record_success();
         assert_eq!(breaker.admit(later(200)), Some(Admission::Usual));
         assert_eq!(breaker.openings(), 2);
+    }
+
+    #[test]
+    fn a_probe_that_is_not_polled_any_more_hands_over_after_a_while() {
+        let mut breaker = opened();
+        assert_eq!(breaker.admit(later(100)), Some(Admission::Probe));
+        assert!(breaker.is_refusing(later(2_099)));
+        assert!(!breaker.is_refusing(later(2_100)));
+        assert_eq!(breaker.admit(later(2_100)), Some(Admission::Probe));
+        assert_eq!(breaker.admit(later(2_100)), None);
     }
 
     #[test]

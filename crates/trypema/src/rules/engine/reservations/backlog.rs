@@ -76,6 +76,8 @@ pub(in crate::rules) struct Backlog {
     moved: AtomicU64,
     /// The number of parts in `kept` and `settled`, so that nobody takes the lock when there are none.
     known: AtomicUsize,
+    /// The number of attempts under ids that this engine drew.
+    attempts: AtomicU64,
     /// The number of the next attempt, if a test has chosen it.
     #[cfg(feature = "unstable-testkit")]
     next_attempt: AtomicU64,
@@ -114,15 +116,19 @@ impl Backlog {
         state.queue.len() + state.in_flight
     }
 
-    /// Returns an attempt with a number that no other attempt of any process has.
+    /// Returns an attempt with a number that no other attempt under this id has, in any process.
     pub(super) fn new_attempt(&self, id: ReservationId) -> ReserveAttempt {
         #[cfg(feature = "unstable-testkit")]
         match self.next_attempt.swap(0, Ordering::Relaxed) {
             0 => {}
             number => return ReserveAttempt { id, number },
         }
-        // 0 is no attempt.
-        ReserveAttempt { id, number: rand::random::<u64>().max(1) }
+        // 0 is no attempt. Only this engine makes attempts under an id that it drew.
+        let number = match id.is_chosen() {
+            true => crate::random::number().max(1),
+            false => self.attempts.fetch_add(1, Ordering::Relaxed) + 1,
+        };
+        ReserveAttempt { id, number }
     }
 
     /// Returns what is to be done next in the store; `None` if there is nothing, and the task ends.

@@ -90,7 +90,7 @@ impl KeptPart {
             return None;
         }
         let ended = std::mem::replace(self, Self { may_be_stored, ..repeated });
-        let id = ReservationId::random(rand::random());
+        let id = ReservationId::random(crate::random::bytes());
         let counted = Some(ended.counted.unwrap_or(ended.units));
         Some(Self { name: ReservationName { id, ..ended.name }, may_be_stored: false, counted, ..ended })
     }
