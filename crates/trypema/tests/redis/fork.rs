@@ -43,7 +43,7 @@ impl Process {
         let mut ids = Vec::new();
         let options = ReserveOptions::new(Duration::from_secs(60)).unwrap();
         for _ in 0..IDS {
-            let reservation = self.engine.take_with_receipt(&Request::new(&[]), &options).await.unwrap();
+            let reservation = self.engine.reserve(&Request::new(&[]), &options).await.unwrap();
             ids.push(reservation.into_text().unwrap());
             let taken = self
                 .rl
