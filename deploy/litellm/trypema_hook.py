@@ -69,11 +69,10 @@ from typing import Any
 
 import aiohttp
 import httpx
-from fastapi import HTTPException
 from litellm import Timeout
 from litellm.caching.caching import DualCache
 from litellm.integrations.custom_logger import CustomLogger
-from litellm.proxy._types import UserAPIKeyAuth, hash_token
+from litellm.proxy._types import ProxyException, UserAPIKeyAuth, hash_token
 
 # LiteLLM loads this file by its path.
 sys.path.append(str(Path(__file__).parent))
@@ -113,6 +112,8 @@ ONE_ATTEMPT = (None,)
 # Redis did not answer, now or when the reservation was made: then another server keeps it for a while.
 REPEATED_STATUSES = {"failed", "not_yet_known"}
 TWO_ATTEMPTS = (0.5, None)
+# OpenAI's clients wait for at most this time before they repeat a request.
+MAX_RETRY_SECONDS = 60
 # The most reservations without an answer that are released at a time: each takes some kilobytes, and four
 # requests in half a minute. A failure of the network may lose the answers of all calls.
 MAX_LOST_RESERVATIONS = 1_000
@@ -405,7 +406,7 @@ class TrypemaHook(CustomLogger):
         if answer is None:
             return
         if not answer.get("allowed"):
-            raise denial(answer, estimate.tokens)
+            raise denial(answer)
         if answer.get("reservation"):
             current_call.set(call)
             request.add_done_callback(lambda _: call.note_end())
@@ -481,7 +482,7 @@ class TrypemaHook(CustomLogger):
                 call.timeouts = max(call.timeouts, 1)
             call.reported.set()
 
-    def _refusal(self, call_type: str) -> HTTPException:
+    def _refusal(self, call_type: str) -> CallRefused:
         if call_type not in self._refused_call_types:
             self._refused_call_types.add(call_type)
             logger.warning(
@@ -489,13 +490,11 @@ class TrypemaHook(CustomLogger):
                 " (estimate or uncounted) allows them",
                 call_type,
             )
-        return HTTPException(
-            403,
-            {
-                "error": "this route is disabled, because its tokens cannot be limited exactly;"
-                " the operator can allow it with TRYPEMA_UNMEASURED_CALLS"
-            },
+        message = (
+            "this route is disabled, because its tokens cannot be limited exactly;"
+            " the operator can allow it with TRYPEMA_UNMEASURED_CALLS"
         )
+        return CallRefused(403, "permission_error", message)
 
     async def _reserve(self, call: Call) -> dict[str, Any] | None:
         """Returns Trypema's answer, or None if the call passes uncounted."""
@@ -518,7 +517,8 @@ class TrypemaHook(CustomLogger):
                 error,
                 error.advice,
             )
-            raise HTTPException(500, {"error": "the token limit could not be checked"}) from None
+            message = "the limits could not be checked; the operator has to look into the log"
+            raise CallRefused(500, "server_error", message) from None
         except TrypemaUnavailable as error:
             policy = self._settings.on_failure
             if not self._is_unavailable:
@@ -526,8 +526,7 @@ class TrypemaHook(CustomLogger):
             self._is_unavailable = True
             if policy == "fail_open":
                 return None
-            detail = {"error": "the token limit cannot be checked now"}
-            raise HTTPException(503, detail, headers={"Retry-After": "1"}) from None
+            raise unavailable("the limits cannot be checked now; try again in 1 s") from None
         if self._is_unavailable:
             logger.warning("Trypema answers again; calls are counted")
         self._is_unavailable = False
@@ -675,20 +674,62 @@ class TrypemaHook(CustomLogger):
             return
 
 
-def denial(answer: Mapping[str, Any], estimate: int) -> HTTPException:
-    milliseconds = answer.get("retry_after_ms")
-    seconds = max(1, math.ceil((milliseconds or 0) / 1000))
-    headers = {"Retry-After": str(seconds)}
+class CallRefused(ProxyException):
+    """A call that does not pass. LiteLLM answers with an error in OpenAI's format."""
+
+    def __init__(
+        self, status: int, error_type: str, message: str, retry_seconds: int | None = None
+    ) -> None:
+        # Clients of OpenAI obey `x-should-retry`. Without it, they repeat a 429 or 5xx at once, whatever the wait.
+        is_soon = retry_seconds is not None and retry_seconds <= MAX_RETRY_SECONDS
+        headers = {"x-should-retry": "true" if is_soon else "false"}
+        if retry_seconds is not None:
+            headers["Retry-After"] = str(retry_seconds)
+        # Some routes of LiteLLM read this instead of `code`.
+        self.status_code = status
+        super().__init__(message, error_type, None, status, headers)
+
+
+def unavailable(message: str) -> CallRefused:
+    return CallRefused(503, "server_error", message, retry_seconds=1)
+
+
+def denial(answer: Mapping[str, Any]) -> CallRefused:
+    """Describes why Trypema denies a call: the rule that decided, what it has left, and when to come back."""
     if answer.get("outcome") == "unavailable":
         # The server cannot reach its store, and its policy is to deny.
-        return HTTPException(503, {"error": "the token limit cannot be checked now"}, headers=headers)
+        return unavailable("the limits cannot be checked now; try again in 1 s")
+    rule = deciding_rule(answer)
     if answer.get("outcome") == "blocked":
-        return HTTPException(429, {"error": "the caller is blocked"})
-    if milliseconds is None:
-        detail = {"error": f"the limit never allows {estimate} tokens at once; lower max_tokens"}
-        return HTTPException(429, detail)
-    detail = {"error": f"token limit reached: this call may use {estimate} tokens; try again in {seconds} s"}
-    return HTTPException(429, detail, headers=headers)
+        by = f"rule {rule_name(rule)}" if rule else f"the list of {answer.get('listed_by')}"
+        return CallRefused(403, "permission_error", f"an operator blocked this caller ({by})")
+    if rule is None:
+        return CallRefused(429, "requests", "the call is denied")
+    name, unit, cost = rule_name(rule), rule.get("unit", "requests"), rule.get("cost", 1)
+    if attribute := rule.get("missing_attribute"):
+        return CallRefused(403, "permission_error", f"the call has no {attribute}, which rule {name} needs")
+    if missing := rule.get("missing_unit"):
+        message = f"rule {name} counts {missing}, which this proxy does not send; the operator has to change the rule"
+        return CallRefused(500, "server_error", message)
+    error_type = unit if unit in ("tokens", "requests") else "insufficient_quota"
+    limit, remaining, wait = rule["limit"], rule["remaining"], answer.get("retry_after_ms")
+    if wait is None:
+        advice = "; lower max_tokens or shorten the prompt" if unit == "tokens" else ""
+        message = f"rule {name} never allows {cost} {unit} at once: its limit is {limit}{advice}"
+        return CallRefused(429, error_type, message)
+    seconds = max(1, math.ceil(wait / 1000))
+    left = f"this call needs {cost} {unit}, and {remaining} of {limit} are left"
+    return CallRefused(429, error_type, f"rule {name}: {left}; try again in {seconds} s", seconds)
+
+
+def deciding_rule(answer: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Returns the decision of the rule that denied a call. A rule may have decided about several counters."""
+    of_rule = [rule for rule in answer.get("rules", []) if rule.get("rule") == answer.get("decided_by")]
+    return next((rule for rule in of_rule if not rule.get("allowed")), None)
+
+
+def rule_name(rule: Mapping[str, Any]) -> str:
+    return f"{rule['rule']} ({rule['name']})" if rule.get("name") else str(rule["rule"])
 
 
 def attributes_of(caller: UserAPIKeyAuth, data: Mapping[str, Any]) -> dict[str, str]:

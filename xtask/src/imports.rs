@@ -30,7 +30,7 @@ struct Exception {
 const CRATES: [Layered; 2] = [
     Layered {
         source: "crates/trypema/src",
-        order: "duration_text, error, units, clock, jitter, random, address_key → decision, observer → strategy → waiting, check → reservation → \
+        order: "low_level, duration_text, error, units, clock, jitter, random, address_key → decision, observer → strategy → waiting, check → reservation → \
                 provider → local → redis → hybrid → rate_limiter → rules → http → tower",
         left_out: &["pages"],
         exceptions: &[
@@ -44,8 +44,8 @@ const CRATES: [Layered; 2] = [
     Layered {
         source: "crates/trypema-server/src",
         order: "secret, clock, mode, refusal, deny_status, background_worker, background_tasks → attributes → metrics → \
-                settings → log, tokens, token_file, allowed_origins, forward_auth, spans, rules → denial_log, config → net, \
-                provider, logins → start_error → app → service → front, store_watch, permission_watch → rule_watcher, \
+                settings → log, tokens, token_file, allowed_origins, forward_auth, spans, rules, key_hashing → denial_log, config → net, \
+                provider, logins → start_error → app → service → front, store_watch, permission_watch, certificate_watch → rule_watcher, \
                 listeners → server → cli, testkit",
         left_out: &[],
         exceptions: &[],

@@ -58,9 +58,10 @@ fn lean_tree() -> Step {
     Ok(())
 }
 
-/// Checks that every quick script (`quick/*.lua`, `quick/refund/*.lua`) has a twin, which its first line names.
+/// Checks that every quick script (`quick/*.lua`, `quick/refund/*.lua`, `quick/hold/*.lua`) has a twin, which its first
+/// line names.
 fn quick_twins(folder: &Path) -> Step {
-    for quick in [folder.join("quick"), folder.join("quick/refund")] {
+    for quick in ["quick", "quick/refund", "quick/hold"].map(|quick| folder.join(quick)) {
         let files = quick.read_dir().map_err(|error| format!("{}: {error}", quick.display()))?;
         for path in files.filter_map(|file| file.ok().map(|file| file.path())).filter(|path| path.is_file()) {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -21,6 +21,7 @@ cargo xtask <command>
   test redis         run the tests of the library, with Redis, and install only what they need
   lint               check formatting, clippy, docs, and each feature alone
   bench local        measure the in-process limiters and their peers; updates docs/performance.md
+  bench counts       count their instructions and cache misses, with valgrind
   bench redis        the same with Redis, which the command starts
   bench quick        measure how much time the usual case of each Redis script (quick/*.lua) saves
   bench rules        compare 10,000 rules with 10, and the Tower layer with tower_governor

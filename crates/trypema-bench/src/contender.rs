@@ -1,7 +1,7 @@
 //! The limiters under measurement, by name.
 
 use crate::floors::AtomicGcra;
-use crate::ours::{Absolute, FixedWindow, Handle, SlidingWindow, Suppressed, TokenBucket};
+use crate::ours::{Absolute, AbsoluteTake, FixedWindow, Handle, SlidingWindow, Suppressed, TokenBucket};
 use crate::peers::{Governor, Limitador, PublishedAbsolute, PublishedSuppressed, ThrottleCrab};
 
 /// A limiter that applies one limit to all keys.
@@ -17,15 +17,18 @@ pub enum Load {
     Plenty,
     /// 100 units per hour: every request after the first hundred is denied.
     Scarce,
-    /// A bucket that refills faster than the benchmark can empty it.
-    Full,
+    /// A bucket that refills faster than the benchmark can empty it, or a window that is over when the key is called
+    /// again: no key ever has anything to remember.
+    Idle,
+    /// 64 units per second with a burst of 8: of the requests of 100,000 keys, some are admitted and some denied.
+    Near,
     /// A burst of 866,000 with one unit refilled every 36.5 seconds: no request is denied and no key expires
     /// during the run.
     Slow,
 }
 
 /// The contenders' names, in the order of the table's rows.
-pub const NAMES: [&str; 13] = [
+pub const NAMES: [&str; 14] = [
     "governor, default hasher",
     "governor, foldhash (G)",
     "trypema 2.2.1 absolute (P)",
@@ -35,9 +38,10 @@ pub const NAMES: [&str; 13] = [
     "ours: token bucket",
     "ours: sliding window",
     "ours: fixed window",
-    "ours: absolute",
+    "ours: absolute, inc",
+    "ours: absolute, take",
     "ours: suppressed",
-    "floor: atomic GCRA + coarse clock",
+    "floor: atomic GCRA + the same clock",
     "ours: token bucket by handle",
 ];
 
@@ -59,9 +63,10 @@ pub fn visit<V: Visitor>(name: &str, load: Load, visitor: V) -> V::Output {
         "ours: token bucket" => visitor.visit(TokenBucket::new(load)),
         "ours: sliding window" => visitor.visit(SlidingWindow::new(load)),
         "ours: fixed window" => visitor.visit(FixedWindow::new(load)),
-        "ours: absolute" => visitor.visit(Absolute::new(load)),
+        "ours: absolute, inc" => visitor.visit(Absolute::new(load)),
+        "ours: absolute, take" => visitor.visit(AbsoluteTake::new(load)),
         "ours: suppressed" => visitor.visit(Suppressed::new(load)),
-        "floor: atomic GCRA + coarse clock" => visitor.visit(AtomicGcra::new(load)),
+        "floor: atomic GCRA + the same clock" => visitor.visit(AtomicGcra::new(load)),
         "ours: token bucket by handle" => visitor.visit(Handle::new(load)),
         other => panic!("no contender is named {other}"),
     }

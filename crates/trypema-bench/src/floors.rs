@@ -2,11 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::time::{ClockId, clock_gettime};
+use trypema::clock::{Clock, SystemClock};
 
 use crate::contender::{Contender, Load};
 
-/// GCRA on one atomic word and the cheapest clock. It has no key, no map, and coarse time.
+/// GCRA on one atomic word, with the clock of our limiters. It has no key and no map.
 pub struct AtomicGcra {
     arrival: AtomicU64,
     step: u64,
@@ -18,7 +18,8 @@ impl AtomicGcra {
         let (step, burst) = match load {
             Load::Plenty => (1_000_000, 1_000_000 * u64::from(u32::MAX)),
             Load::Scarce => (36_000_000_000, 3_600_000_000_000),
-            Load::Full => (1, 1_000_000_000),
+            Load::Idle => (1, 1_000_000_000),
+            Load::Near => (15_625_000, 125_000_000),
             Load::Slow => (36_500_000_000, 31_609_000_000_000_000),
         };
         Self { arrival: AtomicU64::new(0), step, burst }
@@ -28,8 +29,7 @@ impl AtomicGcra {
 impl Contender for AtomicGcra {
     #[inline]
     fn check(&self, _: &String) -> bool {
-        let time = clock_gettime(ClockId::MonotonicCoarse);
-        let now = time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64;
+        let now = SystemClock.now().as_micros() * 1_000;
         let admit = |arrival: u64| {
             let next = arrival.max(now) + self.step;
             (next <= now + self.burst).then_some(next)

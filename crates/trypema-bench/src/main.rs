@@ -1,9 +1,10 @@
-//! Benchmarks against the peers, side by side in one run: `cargo xtask bench local`, `redis`, `rules`,
+//! Benchmarks against the peers, side by side in one run: `cargo xtask bench local`, `counts`, `redis`, `rules`,
 //! `reservations`, `hybrid`, `server` and `reload`.
 
 mod allocator;
 mod bars;
 mod contender;
+mod counts;
 mod floors;
 mod hybrid;
 mod keys;
@@ -28,6 +29,7 @@ static ALLOCATOR: allocator::Counting = allocator::Counting;
 
 const HELP: &str = "\
 cargo xtask bench local [--quick [TITLE]]
+cargo xtask bench counts [--quick [TITLE]]
 cargo xtask bench redis [--quick [TITLE [CONTENDER]]]
 cargo xtask bench quick
 cargo xtask bench rules [--quick]
@@ -39,10 +41,10 @@ cargo xtask bench reload [--quick [TITLE]]
 Inside the process, on a Redis server that is started for it, rules and middleware, reservations, a fleet on leases,
 the service over HTTP, or the service while its rules in PostgreSQL change.
 
-Measures every contender on every workload in interleaved rounds and prints medians, ratios and bars;
-rewrites the measured part of docs/performance.md. `--quick` does fewer rounds, only of the columns whose
-title contains TITLE if one is given (on Redis also only of contenders whose name contains CONTENDER), and
-writes nothing.
+`counts` counts instructions and cache misses with valgrind. The others measure every contender on every workload in
+interleaved rounds and print medians, ratios and bars. A full run rewrites the measured part of docs/performance.md.
+`--quick` does fewer rounds, only of the columns whose title contains TITLE if one is given (on Redis also only of
+contenders whose name contains CONTENDER), and writes nothing.
 ";
 
 fn main() -> ExitCode {
@@ -52,6 +54,9 @@ fn main() -> ExitCode {
         ["local"] => report::local(Effort::Full),
         ["local", "--quick"] => report::local(Effort::Quick("")),
         ["local", "--quick", title] => report::local(Effort::Quick(title)),
+        ["counts"] => counts::run(Effort::Full),
+        ["counts", "--quick"] => counts::run(Effort::Quick("")),
+        ["counts", "--quick", title] => counts::run(Effort::Quick(title)),
         ["redis"] => redis::run(Effort::Full, ""),
         ["redis", "--quick"] => redis::run(Effort::Quick(""), ""),
         ["redis", "--quick", title] => redis::run(Effort::Quick(title), ""),
@@ -72,8 +77,9 @@ fn main() -> ExitCode {
         // Subcommands that `server` and `reload` start as child processes.
         ["floor", rules, address] => server::serve_floor(rules, address),
         ["tethered", program, arguments @ ..] => server::become_tethered(program, arguments),
-        // Subcommands that `local` starts as child processes.
+        // Subcommands that `local` and `counts` start as child processes.
         ["memory", contender, keys] => process::memory(contender, keys),
+        ["calls", contender, title, count] => counts::calls(contender, title, count),
         ["buckets", count] => process::buckets(count),
         ["growth", contender] => process::growth(contender),
         _ => {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use trypema::{
-    FixedWindowLimit, LocalKeyHandle, RateLimit, RateLimiter, SlidingWindowLimit, TokenBucketLimits,
-    TokenLimit,
+    AbsoluteLimit, FixedWindowLimit, LocalKeyHandle, RateLimit, RateLimiter, SlidingWindowLimit,
+    TokenBucketLimits, TokenLimit,
 };
 
 use crate::contender::{Contender, Load};
@@ -28,7 +28,8 @@ fn token_limits(load: Load) -> TokenBucketLimits {
     let limit = match load {
         Load::Plenty => TokenLimit::new(burst, Duration::from_millis(burst)),
         Load::Scarce => TokenLimit::new(100, HOUR),
-        Load::Full => TokenLimit::new(1_000_000_000, Duration::from_secs(1)),
+        Load::Idle => TokenLimit::new(1_000_000_000, Duration::from_secs(1)),
+        Load::Near => TokenLimit::new(8, Duration::from_millis(125)),
         Load::Slow => TokenLimit::new(866_000, Duration::from_secs(31_609_000)),
     };
     limit.expect("a valid limit").into()
@@ -41,12 +42,23 @@ impl Contender for TokenBucket {
     }
 }
 
+/// Returns the limit of a window, and its length.
+fn window_limit(load: Load) -> (u64, Duration) {
+    let plenty = u64::from(u32::MAX);
+    match load {
+        Load::Plenty | Load::Slow => (plenty, HOUR),
+        Load::Scarce => (100, HOUR),
+        Load::Idle => (plenty, Duration::from_micros(10)),
+        Load::Near => (8, Duration::from_millis(125)),
+    }
+}
+
 pub struct SlidingWindow(RateLimiter, SlidingWindowLimit);
 
 impl SlidingWindow {
     pub fn new(load: Load) -> Self {
-        let limit = if load == Load::Scarce { 100 } else { u64::from(u32::MAX) };
-        Self(limiter(), SlidingWindowLimit::new(limit, HOUR).expect("a valid limit"))
+        let (limit, window) = window_limit(load);
+        Self(limiter(), SlidingWindowLimit::new(limit, window).expect("a valid limit"))
     }
 }
 
@@ -61,8 +73,8 @@ pub struct FixedWindow(RateLimiter, FixedWindowLimit);
 
 impl FixedWindow {
     pub fn new(load: Load) -> Self {
-        let limit = if load == Load::Scarce { 100 } else { u64::from(u32::MAX) };
-        Self(limiter(), FixedWindowLimit::new(limit, HOUR).expect("a valid limit"))
+        let (limit, window) = window_limit(load);
+        Self(limiter(), FixedWindowLimit::new(limit, window).expect("a valid limit"))
     }
 }
 
@@ -74,7 +86,11 @@ impl Contender for FixedWindow {
 }
 
 fn rate(load: Load) -> RateLimit {
-    let per_second = if load == Load::Scarce { 0.2 } else { 1e8 };
+    let per_second = match load {
+        Load::Scarce => 0.2,
+        Load::Near => 64.0,
+        Load::Plenty | Load::Idle | Load::Slow => 1e8,
+    };
     RateLimit::try_from(per_second).expect("a valid rate")
 }
 
@@ -90,6 +106,29 @@ impl Contender for Absolute {
     #[inline]
     fn check(&self, key: &String) -> bool {
         self.0.local().absolute().inc(key, &self.1, 1).is_allowed()
+    }
+}
+
+/// Absolute, with a decision that computes the wait only if it is read, and a limit made once.
+pub struct AbsoluteTake(RateLimiter, AbsoluteLimit);
+
+impl AbsoluteTake {
+    pub fn new(load: Load) -> Self {
+        let limiter = limiter();
+        let limit = match load {
+            Load::Idle => {
+                AbsoluteLimit::per_window(1 << 40, Duration::from_micros(10)).expect("a valid limit")
+            }
+            load => limiter.local().absolute().limit(&rate(load)),
+        };
+        Self(limiter, limit)
+    }
+}
+
+impl Contender for AbsoluteTake {
+    #[inline]
+    fn check(&self, key: &String) -> bool {
+        self.0.local().absolute().take(key, &self.1, 1).is_allowed()
     }
 }
 

@@ -22,7 +22,8 @@ impl<S: std::hash::BuildHasher + Default + Clone + Send + Sync + 'static> Govern
         let quota = match load {
             Load::Plenty => Quota::per_second(number(1_000)).allow_burst(number(u32::MAX)),
             Load::Scarce => Quota::per_hour(number(100)),
-            Load::Full => Quota::per_second(number(1_000_000_000)),
+            Load::Idle => Quota::per_second(number(1_000_000_000)),
+            Load::Near => Quota::per_second(number(64)).allow_burst(number(8)),
             Load::Slow => {
                 let period = std::time::Duration::from_millis(36_500);
                 Quota::with_period(period).expect("not zero").allow_burst(number(866_000))
@@ -52,7 +53,8 @@ fn provider() -> Provider {
 
 fn published_rate(load: Load) -> published::RateLimit {
     match load {
-        Load::Plenty | Load::Full | Load::Slow => published::RateLimit::per_second_or_panic(1e8),
+        Load::Plenty | Load::Idle | Load::Slow => published::RateLimit::per_second_or_panic(1e8),
+        Load::Near => published::RateLimit::per_second_or_panic(64.0),
         Load::Scarce => published::RateLimit::per_second_or_panic(0.2),
     }
 }
@@ -98,7 +100,8 @@ impl Contender for ThrottleCrab {
         let (burst, count, period) = match self.1 {
             Load::Plenty => (i64::from(u32::MAX), 1_000, 1),
             Load::Scarce => (100, 100, 3_600),
-            Load::Full => (1_000_000_000, 1_000_000_000, 1),
+            Load::Idle => (1_000_000_000, 1_000_000_000, 1),
+            Load::Near => (8, 64, 1),
             Load::Slow => (866_000, 2, 73),
         };
         let now = SystemTime::now();
@@ -113,7 +116,8 @@ impl Limitador {
     pub fn new(load: Load) -> Self {
         let limiter = limitador::RateLimiter::new(10_000_000);
         let (max, seconds) = match load {
-            Load::Plenty | Load::Full | Load::Slow => (u64::from(u32::MAX), 3_600),
+            Load::Plenty | Load::Idle | Load::Slow => (u64::from(u32::MAX), 3_600),
+            Load::Near => (64, 1),
             Load::Scarce => (100, 3_600),
         };
         let user = "user".try_into().expect("a valid expression");

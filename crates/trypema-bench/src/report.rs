@@ -1,16 +1,17 @@
 //! The table, the bars, and the page that shows them.
 
 use std::fmt::Write as _;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
-use crate::bars;
+use crate::bars::{self, RepeatedBar, Spread};
 use crate::contender::{Load, NAMES, is_single_key};
 use crate::measure::{self, Effort};
 use crate::process;
 
 /// The results of a run.
 pub struct Table {
-    columns: Vec<(&'static str, Vec<Option<f64>>)>,
+    /// The nanoseconds per check of each contender in each round, by column.
+    columns: Vec<(&'static str, Vec<Vec<f64>>)>,
     bytes: Vec<Option<f64>>,
     allocations: Vec<[f64; 2]>,
     pub bytes_per_bucket: Option<f64>,
@@ -18,10 +19,11 @@ pub struct Table {
 }
 
 impl Table {
-    /// Returns the nanoseconds per call of a contender in a column.
-    pub fn time(&self, name: &str, column: &str) -> Option<f64> {
-        let (_, times) = self.columns.iter().find(|(title, _)| *title == column)?;
-        times[row(name)?]
+    /// Returns the time of the first contender as a ratio to that of the second, in each round of a column.
+    pub fn ratio(&self, names: [&str; 2], column: &str) -> Option<Spread> {
+        let (_, rounds) = self.columns.iter().find(|(title, _)| *title == column)?;
+        let [ours, theirs] = names.map(|name| row(name).map(|row| &rounds[row]));
+        Spread::of(ours?.iter().zip(theirs?).map(|(ours, theirs)| ours / theirs).collect())
     }
 
     pub fn bytes(&self, name: &str) -> Option<f64> {
@@ -36,9 +38,9 @@ fn row(name: &str) -> Option<usize> {
 pub fn local(effort: Effort<'_>) -> ExitCode {
     let table = measured(effort);
     let bars = bars::of(&table);
-    let mut text = String::new();
+    let mut text = machine();
     write_table(&mut text, &table);
-    write_bars(&mut text, &bars);
+    write_repeated_bars(&mut text, &bars);
     print_and_keep(&text, ("local", effort))
 }
 
@@ -70,7 +72,7 @@ fn measured(effort: Effort<'_>) -> Table {
         |name: &&str| (!is_single_key(name)).then(|| process::ask(&["memory", name, "1000000"])).flatten();
     let allocations =
         |name: &&str| [Load::Plenty, Load::Scarce].map(|load| process::allocations_per_call(name, load));
-    let worst = ["ours: token bucket", "ours: absolute", "ours: suppressed"];
+    let worst = ["ours: token bucket", "ours: absolute, inc", "ours: suppressed"];
     let worst = worst.iter().filter_map(|name| process::ask(&["growth", name])).reduce(f64::max);
     Table {
         columns,
@@ -91,9 +93,9 @@ fn write_table(text: &mut String, table: &Table) {
     let _ = writeln!(text, "| --- |{}", " ---: |".repeat(titles.len() + 2));
     for (at, name) in NAMES.iter().enumerate() {
         let _ = write!(text, "| {name} |");
-        for (_, times) in &table.columns {
-            let _ = match times[at] {
-                Some(time) => write!(text, " {time:.0} |"),
+        for (_, rounds) in &table.columns {
+            let _ = match Spread::of(rounds[at].clone()) {
+                Some(Spread { median, .. }) => write!(text, " {median:.0} |"),
                 None => write!(text, " |"),
             };
         }
@@ -101,6 +103,34 @@ fn write_table(text: &mut String, table: &Table) {
         let [allowed, denied] = table.allocations[at];
         let _ = writeln!(text, " {bytes} | {allowed:.1}, {denied:.1} |");
     }
+}
+
+fn write_repeated_bars(text: &mut String, bars: &[RepeatedBar]) {
+    let _ = writeln!(text, "\n| bar | median | middle half | bound | |\n| --- | ---: | ---: | ---: | --- |");
+    for repeated in bars {
+        let RepeatedBar { bar, quartiles: [low, high] } = repeated;
+        let verdict = repeated.verdict();
+        let _ = writeln!(
+            text,
+            "| {} | {:.2} | {low:.2} to {high:.2} | ≤ {:.2} | {verdict} |",
+            bar.what, bar.measured, bar.bound
+        );
+    }
+}
+
+/// Returns a line with the processor, the kernel's clock source and the compiler.
+fn machine() -> String {
+    let file = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let processor = file("/proc/cpuinfo");
+    let model = processor.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let clock = file("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+    let compiler = Command::new("rustc").arg("--version").output().map(|output| output.stdout);
+    format!(
+        "Processor: {}. Clock source of the kernel: {}. Compiler: {}.\n\n",
+        model.map_or("unknown", |(_, model)| model),
+        clock.trim(),
+        String::from_utf8_lossy(&compiler.unwrap_or_default()).trim()
+    )
 }
 
 pub fn write_bars(text: &mut String, bars: &[bars::Bar]) {

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde::Serialize;
 use trypema::RateLimiter;
 use trypema::clock::Clock;
-use trypema::rules::{Engine, RuleSet};
+use trypema::rules::{Engine, HashedAttributes, RuleSet};
 
 use self::permissions::Permissions;
 use crate::background_worker::BackgroundWorkers;
@@ -38,6 +38,7 @@ pub struct App {
     watched_source: WatchedSource,
     workers: Arc<BackgroundWorkers>,
     permissions: Permissions,
+    hashed: Option<Arc<HashedAttributes>>,
 }
 
 /// The response of `/readyz`.
@@ -80,6 +81,8 @@ pub(crate) enum Warning {
     MissingPermissions,
     /// The rule cache in Redis could not be written at the last attempt.
     RuleCacheFailing,
+    /// The TLS files could not be used when they were read last, so an older certificate is in force.
+    CertificateRefused,
 }
 
 impl Readiness {
@@ -100,6 +103,8 @@ impl App {
     pub async fn new(config: &Config, clock: Option<Arc<dyn Clock>>) -> Result<Self, StartError> {
         let workers = Arc::new(BackgroundWorkers::default());
         let LoadedRules { rules, watched_source, refused } = config.rules.open(&workers).await?;
+        let hashed = config.hashing.as_ref().map(|hashing| Arc::clone(&hashing.hashed));
+        let rules = with_hashed(rules, hashed.as_ref());
         warn_if_too_many(&rules);
         let store = Arc::new(StoreMetrics::default());
         let metrics = Metrics::new(&rules, Arc::clone(&store));
@@ -121,6 +126,7 @@ impl App {
             watched_source,
             workers,
             permissions: Permissions::default(),
+            hashed,
         };
         app.require_permissions(is_connected).await?;
         Ok(app)
@@ -154,8 +160,15 @@ impl App {
         }
     }
 
+    /// Returns the same rules, which count hashes of the attributes for which the settings say so. Before they are
+    /// compared with the rules in force, which do so, too.
+    pub(crate) fn with_hashed(&self, rules: RuleSet) -> RuleSet {
+        with_hashed(rules, self.hashed.as_ref())
+    }
+
     /// Puts `rules` in force, and returns the previous ones.
     pub fn replace_rules(&self, rules: RuleSet) -> Arc<RuleSet> {
+        let rules = self.with_hashed(rules);
         warn_if_too_many(&rules);
         self.metrics.rules.replace(&self.engine.rules(), &rules);
         let old = self.engine.replace(rules);
@@ -173,11 +186,16 @@ impl App {
         self.is_draining.store(true, Ordering::Relaxed);
     }
 
+    /// Whether the server is about to stop.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.is_draining.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn readiness(&self) -> Readiness {
         let refused_rules = self.refused_rules().clone();
         let rule_store = self.rule_store();
         Readiness {
-            ready: !self.is_draining.load(Ordering::Relaxed),
+            ready: !self.is_draining(),
             provider: self.provider.name(),
             rules: self.engine.rules().len(),
             rules_from: match rule_store.map(|rule_store| rule_store.in_force().origin) {
@@ -242,6 +260,13 @@ impl App {
 
     fn refused_rules(&self) -> MutexGuard<'_, Option<String>> {
         self.refused_rules.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn with_hashed(rules: RuleSet, hashed: Option<&Arc<HashedAttributes>>) -> RuleSet {
+    match hashed {
+        Some(hashed) => rules.with_hashed_attributes(hashed),
+        None => rules,
     }
 }
 

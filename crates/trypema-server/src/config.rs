@@ -10,8 +10,10 @@ use trypema::rules::Period;
 
 use crate::allowed_origins::AllowedOrigins;
 use crate::forward_auth::Profiles;
+use crate::key_hashing::KeyHashing;
 use crate::rules::{CacheChoice, DatabaseChoice, RulesSource};
 use crate::secret::{Secret, SecretSource};
+use crate::settings::forward_auth::ForwardAuthSettings;
 use crate::settings::{
     AdminListen, DEFAULT_BUFFERED_BYTES, DEFAULT_REDIS_PREFIX, InvalidConfig, InvalidSetting,
     LOOPBACK_NETWORKS, MAX_BYTES, Provider, Settings, Values,
@@ -34,6 +36,8 @@ pub struct Config {
     pub tls: Option<Tls>,
     /// The tokens of callers, readers and admins.
     pub tokens: Tokens,
+    /// Where they are from.
+    pub(crate) token_sources: TokenSources,
     /// The web pages that may call the server.
     pub(crate) allowed_origins: AllowedOrigins,
     /// The source of the rules.
@@ -42,12 +46,16 @@ pub struct Config {
     pub trusted_proxies: TrustedProxies,
     /// The forward-auth profiles.
     pub(crate) profiles: Profiles,
+    /// The hashed attributes, if there are any.
+    pub(crate) hashing: Option<KeyHashing>,
     /// The provider of counters.
     pub provider: Provider,
     /// The settings of Redis, if the provider uses it.
     pub redis: Option<RedisConfig>,
     /// The memory budget for bodies and unread responses of all connections, in bytes.
     pub buffered_bytes: usize,
+    /// The files that hold secrets, each with its setting.
+    pub(crate) secret_files: Vec<(&'static str, PathBuf)>,
     /// The OpenTelemetry collector.
     pub(crate) collector: Option<Collector>,
 }
@@ -71,6 +79,8 @@ pub struct RedisConfig {
 
 /// The maximum size of a whole rule set, in bytes. It is also the maximum size of a rules file.
 pub(crate) const MAX_RULESET_BYTES: usize = 16 * 1024 * 1024;
+/// The minimum length of the secret of hashed attributes. A shorter one could be guessed by who sees a hash.
+const MIN_HASH_SECRET: usize = 32;
 /// The shortest poll interval: more frequent polls would load the database.
 const MIN_POLL: Duration = Duration::from_millis(100);
 
@@ -85,16 +95,20 @@ impl Config {
         let values = Values::of(&settings);
         values.check(&mut problems);
         let profiles = settings.forward_auth.as_ref().map(Profiles::new).transpose();
+        let token_sources = TokenSources::of(&settings, &mut problems);
         // What stands in for an invalid value is not used: the problems are returned.
         let config = Self {
             admin_listen: settings.admin_listen,
             runtime_directory: None,
             tls: problems.take(tls(&settings)).flatten(),
-            tokens: tokens(&settings, &mut problems),
+            tokens: token_sources.read(&mut problems),
+            token_sources,
             allowed_origins: problems.take(allowed_origins(&settings)).unwrap_or_default(),
             rules: problems.take(rules(&settings, &values)).unwrap_or(RulesSource::BuiltIn),
             trusted_proxies: problems.take(trusted_proxies(&settings)).unwrap_or_default(),
             profiles: problems.take_all(profiles).flatten().unwrap_or_default(),
+            hashing: hashing(&settings, &mut problems),
+            secret_files: settings.secret_files(),
             buffered_bytes: problems.take(buffered_bytes(&settings, &values)).unwrap_or_default(),
             collector: problems.take(collector(&settings)).flatten(),
             provider: provider(&settings),
@@ -150,25 +164,65 @@ fn tls(settings: &Settings) -> Result<Option<Tls>, InvalidSetting> {
     }
 }
 
-fn tokens(settings: &Settings, problems: &mut InvalidConfig) -> Tokens {
-    let mut tokens = Tokens::default();
-    let given = [
-        ("admin_token", TokenRole::Admin, settings.admin_token()),
-        ("reader_token", TokenRole::Reader, settings.reader_token()),
-        ("caller_token", TokenRole::Caller, settings.caller_token()),
-    ];
-    for (setting, role, source) in given {
-        let Some(source) = problems.take(source).flatten() else { continue };
-        let Some(text) = problems.take(source.read().map_err(|reason| invalid(setting, reason))) else {
-            continue;
-        };
-        let added = match source {
-            SecretSource::Given(_) => tokens.add(&text, role),
-            SecretSource::InFile(_) => tokens.add_lines(&text, role),
-        };
-        problems.take(added.map_err(|error| invalid(setting, error.to_string())));
+/// The settings that give tokens.
+#[derive(Debug, Clone)]
+pub(crate) struct TokenSources(Vec<(&'static str, TokenRole, SecretSource)>);
+
+impl TokenSources {
+    fn of(settings: &Settings, problems: &mut InvalidConfig) -> Self {
+        let given = [
+            ("admin_token", TokenRole::Admin, settings.admin_token()),
+            ("reader_token", TokenRole::Reader, settings.reader_token()),
+            ("caller_token", TokenRole::Caller, settings.caller_token()),
+        ];
+        let mut sources = Vec::new();
+        for (setting, role, source) in given {
+            sources.extend(problems.take(source).flatten().map(|source| (setting, role, source)));
+        }
+        Self(sources)
     }
-    tokens
+
+    /// Whether some tokens are in files, which may change.
+    pub(crate) fn have_files(&self) -> bool {
+        self.0.iter().any(|(.., source)| matches!(source, SecretSource::InFile(_)))
+    }
+
+    /// Reads all tokens.
+    pub(crate) fn read(&self, problems: &mut InvalidConfig) -> Tokens {
+        let mut tokens = Tokens::default();
+        for (setting, role, source) in &self.0 {
+            let Some(text) = problems.take(source.read().map_err(|reason| invalid(setting, reason))) else {
+                continue;
+            };
+            let added = match source {
+                SecretSource::Given(_) => tokens.add(&text, *role),
+                SecretSource::InFile(_) => tokens.add_lines(&text, *role),
+            };
+            problems.take(added.map_err(|error| invalid(setting, error.to_string())));
+        }
+        tokens
+    }
+}
+
+/// Returns the hashed attributes and their secret, if a secret is set.
+fn hashing(settings: &Settings, problems: &mut InvalidConfig) -> Option<KeyHashing> {
+    let attributes = settings.forward_auth.as_ref().map(ForwardAuthSettings::hashed_attributes).transpose();
+    let attributes = problems.take_all(attributes)?.unwrap_or_default();
+    let mut secret_of = |setting, source: Result<Option<SecretSource>, InvalidSetting>| {
+        let secret = problems.take(source)??.read();
+        let secret = secret.and_then(|secret| match secret.reveal().chars().count() {
+            MIN_HASH_SECRET.. => Ok(secret),
+            _ => Err(format!("need at least {MIN_HASH_SECRET} characters, as `openssl rand -hex 32` prints")),
+        });
+        problems.take(secret.map_err(|reason| invalid(setting, reason)))
+    };
+    let secret = secret_of("hash_secret", settings.hash_secret());
+    let previous = secret_of("previous_hash_secret", settings.previous_hash_secret());
+    if secret.is_none() && (previous.is_some() || !attributes.is_empty()) && problems.is_empty() {
+        let by = if attributes.is_empty() { "previous_hash_secret" } else { "`hash` of an attribute" };
+        problems.add(invalid("hash_secret", format!("is required by {by}")));
+    }
+    Some(KeyHashing::new(secret?.reveal(), previous.as_ref().map(Secret::reveal), attributes))
 }
 
 fn rules(settings: &Settings, values: &Values) -> Result<RulesSource, InvalidSetting> {

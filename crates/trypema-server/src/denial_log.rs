@@ -107,6 +107,7 @@ macro_rules! write_line {
             unit = rule.and_then(|rule| rule.rule.unit.as_deref()),
             retry_after_ms = wait.map(milliseconds),
             scope = rule.and_then(|rule| rule.block_scope()).map(BlockScope::name),
+            block_ends_after_ms = rule.and_then(|rule| rule.decision.block_ends_after()).map(milliseconds),
             short_count = rule.and_then(|rule| rule.decision.attempts()).map(Attempts::short_count),
             long_count = rule.and_then(|rule| rule.decision.attempts()).map(Attempts::long_count),
             missing_attribute = rule.and_then(|rule| rule.missing),

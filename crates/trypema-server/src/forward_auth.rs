@@ -71,10 +71,12 @@ impl Profile {
     /// Returns the status of a request whose path is refused: 400, unless the profile is for `auth_request`, which
     /// makes a 500 of it.
     pub(crate) fn refusal_status(&self) -> StatusCode {
-        match self.deny_status.status() {
-            status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => status,
-            _ => StatusCode::BAD_REQUEST,
-        }
+        if self.is_for_auth_request() { self.deny_status.status() } else { StatusCode::BAD_REQUEST }
+    }
+
+    /// Whether the profile denies as nginx's `auth_request` does: with 401 or 403.
+    pub(crate) fn is_for_auth_request(&self) -> bool {
+        [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&self.deny_status.status())
     }
 }
 

@@ -6,6 +6,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use futures_util::future::join_all;
 use tokio::net::TcpListener;
 use trypema::clock::Clock;
@@ -18,7 +19,7 @@ use crate::metrics::LoginMetrics;
 use crate::net::{self, Certificates, Listener, Protocol, Registry};
 use crate::service::Access;
 use crate::start_error::StartError;
-use crate::tokens::Tokens;
+use crate::tokens::{SharedTokens, Tokens};
 
 /// A listener that a configuration may have.
 struct Row {
@@ -71,12 +72,12 @@ struct Opened {
     protocol: NewProtocol,
 }
 
-type NewProtocol = Box<dyn FnOnce(&Arc<Api>, Tokens) -> Arc<dyn Protocol> + Send + Sync>;
+type NewProtocol = Box<dyn FnOnce(&Arc<Api>, SharedTokens) -> Arc<dyn Protocol> + Send + Sync>;
 
 /// The sockets of a server that is not running yet.
 pub(crate) struct OpenListeners {
     all: Vec<Opened>,
-    tokens: Tokens,
+    pub(crate) tokens: SharedTokens,
 }
 
 impl OpenListeners {
@@ -93,7 +94,7 @@ impl OpenListeners {
             let protocol = move |api: &Arc<Api>, tokens| (row.protocol)(api, Access { tokens, guard });
             all.push(Opened { socket, protocol: Box::new(protocol) });
         }
-        Ok(Self { all, tokens })
+        Ok(Self { all, tokens: Arc::new(ArcSwap::from_pointee(tokens)) })
     }
 
     /// Adds a listener with a protocol of a test, on a free port, and returns its address.
@@ -121,7 +122,7 @@ impl OpenListeners {
         certificates: Option<&Arc<Certificates>>,
     ) -> Listeners {
         let listener = |opened: Opened| {
-            let protocol = (opened.protocol)(api, self.tokens.clone());
+            let protocol = (opened.protocol)(api, Arc::clone(&self.tokens));
             Listener::new(opened.socket.listener, protocol, registry, certificates.cloned())
         };
         Listeners(self.all.into_iter().map(listener).collect())

@@ -11,6 +11,7 @@ mod process;
 mod reservations;
 mod rules;
 mod store;
+mod tls;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,6 +26,7 @@ pub(crate) use logins::LoginMetrics;
 pub(crate) use reservations::ReservationMetrics;
 pub(crate) use rules::RuleMetrics;
 pub(crate) use store::StoreMetrics;
+pub(crate) use tls::TlsMetrics;
 
 use crate::clock;
 
@@ -62,6 +64,7 @@ pub(crate) struct Metrics {
     pub(crate) logins: Arc<LoginMetrics>,
     pub(crate) reloads: ReloadMetrics,
     pub(crate) spans: SpanMetrics,
+    pub(crate) tls: TlsMetrics,
     started_at_s: u64,
 }
 
@@ -91,6 +94,7 @@ impl Metrics {
             logins: Arc::default(),
             reloads: ReloadMetrics { loaded_at_s: now_s.into(), ..ReloadMetrics::default() },
             spans: SpanMetrics::default(),
+            tls: TlsMetrics::default(),
             started_at_s: now_s,
         }
     }
@@ -108,6 +112,7 @@ impl Metrics {
         self.connections.write(text);
         self.logins.write(text);
         self.spans.write(text);
+        self.tls.write(text);
         process::write(text, self.started_at_s);
     }
 }

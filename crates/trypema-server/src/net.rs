@@ -27,4 +27,4 @@ pub use work::{NotBegun, Work};
 
 pub(crate) use listener::{Listener, bind};
 pub(crate) use nofile::Descriptors;
-pub(crate) use tls::{Certificates, TlsError};
+pub(crate) use tls::{Certificates, TlsError, in_words};

@@ -1,7 +1,9 @@
 //! The life cycle of the server: it starts, serves, reloads on request, and stops without losing a
 //! response.
 
+use std::fs;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,20 +16,27 @@ use trypema::rules::Period;
 
 use crate::app::App;
 use crate::background_tasks::BackgroundTasks;
+use crate::certificate_watch;
 use crate::clock::Started;
-use crate::config::Config;
+use crate::config::{Config, TokenSources};
 use crate::front::http::Api;
+use crate::key_hashing::SecretError;
 use crate::listeners::{AdminAddress, OpenListeners};
 use crate::net::{Certificates, Descriptors, Registry};
 use crate::permission_watch;
 use crate::rule_watcher;
 use crate::service::Service;
+use crate::settings::InvalidConfig;
 use crate::spans::Spans;
 use crate::start_error::StartError;
 use crate::store_watch;
+use crate::tokens::SharedTokens;
 
 /// The interval at which shutdown checks whether the last connection has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// The time that shutdown gives idle clients to send one more request, whose response closes the connection. Without
+/// it, a client may be sending when its connection is closed, and could not know whether the request was counted.
+const IDLE_GRACE: Duration = Duration::from_secs(1);
 /// The time that shutdown gives clients to complete a request that they have begun to send.
 const REQUEST_GRACE: Duration = Duration::from_secs(1);
 /// The minimum time for the last calls to Redis, even if connections have used up the whole deadline.
@@ -47,13 +56,16 @@ pub struct Server {
     pub(crate) listeners: OpenListeners,
     pub(crate) registry: Arc<Registry>,
     certificates: Option<Arc<Certificates>>,
+    /// Whether the secret of hashed attributes still has to be compared with that of other servers.
+    is_secret_unknown: bool,
     reload: Reload,
 }
 
-/// A handle that makes the server reload its rules and certificates, as SIGHUP does.
+/// A handle that makes the server reload its rules, tokens and certificates, as SIGHUP does.
 #[derive(Debug, Clone, Default)]
 pub struct Reload {
     rules: Arc<Notify>,
+    tokens: Arc<Notify>,
     certificates: Arc<Notify>,
 }
 
@@ -61,6 +73,7 @@ impl Reload {
     /// Requests a reload. A request during a reload causes another one.
     pub fn request(&self) {
         self.rules.notify_one();
+        self.tokens.notify_one();
         self.certificates.notify_one();
     }
 }
@@ -73,11 +86,14 @@ impl Server {
     ///
     /// Any reason why the server cannot serve.
     pub async fn start(config: Config, clock: Option<Arc<dyn Clock>>) -> Result<Self, StartError> {
+        warn_of_exposure(&config);
         let certificates = config.tls.clone().map(Certificates::load).transpose()?.map(Arc::new);
         let app = Arc::new(App::new(&config, clock.clone()).await?);
+        app.metrics.tls.started(certificates.as_ref().and_then(|certificates| certificates.expires_at_s()));
+        let is_secret_unknown = is_secret_unknown(&config).await?;
         let listeners = OpenListeners::open(&config, clock, &app.metrics.logins)?;
         let (registry, reload) = (registry(&app, &config), Reload::default());
-        Ok(Self { app, config, listeners, registry, certificates, reload })
+        Ok(Self { app, config, listeners, registry, certificates, is_secret_unknown, reload })
     }
 
     /// Returns the address of the check listener.
@@ -96,7 +112,7 @@ impl Server {
         &self.app
     }
 
-    /// Returns a handle that makes the server reload its rules and certificates.
+    /// Returns a handle that makes the server reload its rules, tokens and certificates.
     pub fn reload(&self) -> Reload {
         self.reload.clone()
     }
@@ -138,9 +154,8 @@ impl Server {
             () = listeners.accept() => {}
             () = tokio::time::sleep(config.values.shutdown_delay.0) => {}
         }
-        registry.finish_all();
         listeners.drain_backlog();
-        stop_all(&app, &registry, config.values.shutdown_deadline.0, sending).await;
+        stop_all(&app, &registry, &config, sending).await;
         background.stop().await;
         app.denial_log.start_period();
         tracing::info!("server: stopped");
@@ -160,18 +175,89 @@ impl Server {
         if app.uses_redis() {
             background.spawn("permission watch", permission_watch::watch(Arc::clone(app)));
         }
+        if let (true, Some(hashing), Some(redis)) =
+            (self.is_secret_unknown, self.config.hashing.clone(), self.config.redis.clone())
+        {
+            background.spawn("hash secret", hashing.compare_later(redis.url, redis.prefix));
+        }
         if app.denial_log.is_sampled() {
             let app = Arc::clone(app);
             background.spawn("denial log", async move { app.denial_log.run().await });
         }
+        if self.config.token_sources.have_files() {
+            let (sources, reload) = (self.config.token_sources.clone(), Arc::clone(&self.reload.tokens));
+            let tokens = Arc::clone(&self.listeners.tokens);
+            background.spawn("token reload", reload_tokens(sources, tokens, reload));
+        }
         if let Some(certificates) = self.certificates.clone() {
-            let watching = watch_certificates(certificates, Arc::clone(&self.reload.certificates));
-            background.spawn("certificate reload", watching);
+            let reload = Arc::clone(&self.reload.certificates);
+            background
+                .spawn("certificate watch", certificate_watch::watch(Arc::clone(app), certificates, reload));
         }
         if let Some(work) = app.background() {
             background.spawn("lease sync", work);
         }
         background
+    }
+}
+
+/// Reads the tokens again on request, forever.
+async fn reload_tokens(sources: TokenSources, tokens: SharedTokens, reload: Arc<Notify>) {
+    loop {
+        reload.notified().await;
+        let sources = sources.clone();
+        let reading = tokio::task::spawn_blocking(move || {
+            let mut problems = InvalidConfig::default();
+            let tokens = sources.read(&mut problems);
+            if problems.is_empty() { Ok(tokens) } else { Err(problems) }
+        });
+        let error = match reading.await {
+            Ok(Ok(read)) => {
+                let read = read.or_administrators_of(&tokens.load());
+                tracing::info!("server: {} tokens are in force", read.len());
+                tokens.store(Arc::new(read));
+                continue;
+            }
+            Ok(Err(problems)) => problems.to_string(),
+            Err(_) => "reading them was interrupted".to_owned(),
+        };
+        tracing::error!("server: cannot reload the tokens ({error}); keeping the previous tokens");
+    }
+}
+
+/// Warns of settings that let strangers spend the limits of others, or read secrets.
+fn warn_of_exposure(config: &Config) {
+    let address = config.values.listen;
+    if !address.ip().to_canonical().is_loopback() && !config.tokens.has_callers() {
+        tracing::warn!(
+            "server: {address} (listen) can be reached from other machines, and needs no token: every client there can \
+             spend the limits of others; set caller_token, or let only proxies reach it"
+        );
+    }
+    for (setting, file) in &config.secret_files {
+        let mode = fs::metadata(file).map(|metadata| metadata.permissions().mode() & 0o777);
+        if let Some(mode) = mode.ok().filter(|mode| mode & 0o004 != 0) {
+            let file = file.display();
+            tracing::warn!(
+                "server: every user can read {file} ({setting}, mode {mode:03o}); `chmod 600 {file}`"
+            );
+        }
+    }
+}
+
+/// Compares the secret of hashed attributes with that of the other servers. Returns whether that has to be done later,
+/// because Redis does not answer.
+async fn is_secret_unknown(config: &Config) -> Result<bool, StartError> {
+    let (Some(hashing), Some(redis)) = (&config.hashing, &config.redis) else { return Ok(false) };
+    match hashing.compare(&redis.url, redis.prefix.as_ref()).await {
+        Ok(()) => Ok(false),
+        Err(error @ SecretError::Different) => Err(StartError::HashSecret(error)),
+        Err(error) => {
+            tracing::warn!(
+                "store: cannot compare hash_secret with other servers ({error}); trying again later"
+            );
+            Ok(true)
+        }
     }
 }
 
@@ -191,10 +277,13 @@ fn registry(app: &App, config: &Config) -> Arc<Registry> {
 
 /// Waits for the last responses, then releases cancelled reservations and returns leased units to Redis, then
 /// sends the last spans.
-async fn stop_all(app: &App, registry: &Registry, deadline: Duration, sending: Option<JoinHandle<()>>) {
-    let stopping = Started::now();
+async fn stop_all(app: &App, registry: &Registry, config: &Config, sending: Option<JoinHandle<()>>) {
+    let (stopping, deadline) = (Started::now(), config.values.shutdown_deadline.0);
     let left = || deadline.saturating_sub(stopping.ago()).max(FINAL_GRACE);
-    finish(registry, deadline).await;
+    let idle_grace = IDLE_GRACE.saturating_sub(config.values.shutdown_delay.0).min(deadline / 2);
+    if !all_ended(registry, idle_grace).await {
+        finish(registry, deadline.saturating_sub(idle_grace)).await;
+    }
     let (settled, released) =
         tokio::join!(timeout(left(), app.wait_for_settlements()), timeout(left(), app.release()));
     if settled.is_err() {
@@ -217,9 +306,10 @@ async fn stop_all(app: &App, registry: &Registry, deadline: Duration, sending: O
     }
 }
 
-/// Waits until every connection has ended. Connections whose client is still sending get [`REQUEST_GRACE`];
+/// Closes idle connections, and waits until every connection has ended. Connections whose client is still sending get [`REQUEST_GRACE`];
 /// those whose request is being answered get until `deadline`.
 async fn finish(registry: &Registry, deadline: Duration) {
+    registry.finish_all();
     if all_ended(registry, deadline.min(REQUEST_GRACE)).await {
         return;
     }
@@ -245,21 +335,4 @@ async fn all_ended(registry: &Registry, within: Duration) -> bool {
         tokio::time::sleep(POLL_INTERVAL).await;
     }
     true
-}
-
-async fn watch_certificates(certificates: Arc<Certificates>, reload: Arc<Notify>) {
-    let file = certificates.file().display().to_string();
-    loop {
-        reload.notified().await;
-        let certificates = Arc::clone(&certificates);
-        match tokio::task::spawn_blocking(move || certificates.reload()).await {
-            Ok(Ok(())) => tracing::info!("tls: certificate reloaded from {file}"),
-            Ok(Err(error)) => tracing::error!(
-                "tls: cannot reload the certificate ({error}); keeping the previous certificate"
-            ),
-            Err(_) => {
-                tracing::error!("tls: reading {file} was interrupted; keeping the previous certificate")
-            }
-        }
-    }
 }

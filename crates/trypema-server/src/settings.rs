@@ -90,6 +90,14 @@ table::settings! {
         "File that holds the Redis URL";
     redis_prefix: String, default DEFAULT_REDIS_PREFIX, "TEXT":
         "Prefix of all key names in Redis";
+    hash_secret: Secret, "SECRET":
+        "Secret of attributes with `hash: hmac-sha256`, at least 32 characters, the same on all servers",
+        or hash_secret_file:
+        "File that holds the secret";
+    previous_hash_secret: Secret, "SECRET":
+        "The secret before this one, until all servers have been restarted with this one",
+        or previous_hash_secret_file:
+        "File that holds the previous secret";
     redis_deadline: Period = Period(Duration::from_millis(50)), in ..=MAX_TIME, "TIME":
         "Maximum time that a decision waits for Redis";
     on_store_failure: FailurePolicy = FailurePolicy::Error, "POLICY":

@@ -8,6 +8,7 @@ use thiserror::Error;
 use trypema::TrypemaError;
 use trypema::rules::InvalidRules;
 
+use crate::key_hashing::SecretError;
 use crate::net::TlsError;
 use crate::rules::OpenError;
 use crate::token_file::TokenFileError;
@@ -46,6 +47,9 @@ pub enum StartError {
     /// No admin token is configured, and a generated one cannot be stored.
     #[error("admin_token: not set, and a token cannot be generated: {0}")]
     Token(#[from] TokenFileError),
+    /// Other servers that use the same Redis hash with another secret.
+    #[error(transparent)]
+    HashSecret(SecretError),
     /// The caller token is the generated admin token in this file.
     #[error("caller_token: a caller token must differ from the generated admin token in {0}")]
     CallerToken(PathBuf),
@@ -55,7 +59,9 @@ impl StartError {
     /// Whether a retry cannot help, because the configuration itself is wrong.
     pub fn is_final(&self) -> bool {
         match self {
-            Self::Rules(_) | Self::Tls(_) | Self::Token(_) | Self::CallerToken(_) => true,
+            Self::Rules(_) | Self::Tls(_) | Self::Token(_) | Self::HashSecret(_) | Self::CallerToken(_) => {
+                true
+            }
             Self::Database(error) => error.is_final(),
             Self::Store(error) => !matches!(error, TrypemaError::RedisError(_)),
             // The service manager may start the server again, after somebody has changed the user.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use thiserror::Error;
 
 use crate::secret::Secret;
@@ -16,6 +17,9 @@ pub(crate) enum TokenRole {
     /// May also change everything of administration.
     Admin,
 }
+
+/// The tokens in force. A reload replaces them.
+pub(crate) type SharedTokens = Arc<ArcSwap<Tokens>>;
 
 /// All configured tokens.
 #[derive(Debug, Clone, Default)]
@@ -110,6 +114,21 @@ impl Tokens {
         let owner = Actor { name: name.into(), role };
         self.0.push(Token { owner, secret: Secret::from(token) });
         Ok(())
+    }
+
+    /// Returns the same tokens, with those for administration of `others` if there are none: a generated token stays in
+    /// force when the tokens of callers are read again.
+    pub(crate) fn or_administrators_of(mut self, others: &Self) -> Self {
+        if !self.has_administrators() {
+            let administrators = others.0.iter().filter(|token| token.owner.role != TokenRole::Caller);
+            self.0.extend(administrators.cloned());
+        }
+        self
+    }
+
+    /// Returns the number of tokens.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
     }
 
     /// Returns the owner of a token. Compares all tokens, each in constant time.

@@ -85,9 +85,14 @@ impl<S: Wire> Verbs<S> for Blocking<'_, S> {
         wait_for(self.0.take_up_to(&key(name), limit, cost)).expect("a decision")
     }
 
-    fn reserve_for<'l>(&self, name: &str, limit: &'l S::Limit, ask: Lease) -> Reserved<'l, S, RedisReceipt> {
-        let reserved =
-            wait_for(self.0.reserve_for(&key(name), limit, ask.cost, ask.lease)).expect("a decision");
+    fn take_with_receipt_for<'l>(
+        &self,
+        name: &str,
+        limit: &'l S::Limit,
+        ask: Lease,
+    ) -> Reserved<'l, S, RedisReceipt> {
+        let reserved = wait_for(self.0.take_with_receipt_for(&key(name), limit, ask.cost, ask.lease))
+            .expect("a decision");
         (reserved.decision, reserved.receipt)
     }
 
@@ -95,13 +100,14 @@ impl<S: Wire> Verbs<S> for Blocking<'_, S> {
         wait_for(self.0.take_postpaid(&key(name), limit, cost)).expect("a decision")
     }
 
-    fn reserve_postpaid<'l>(
+    fn take_postpaid_with_receipt<'l>(
         &self,
         name: &str,
         limit: &'l S::Limit,
         cost: u64,
     ) -> Reserved<'l, S, RedisReceipt> {
-        let reserved = wait_for(self.0.reserve_postpaid(&key(name), limit, cost)).expect("a decision");
+        let reserved =
+            wait_for(self.0.take_postpaid_with_receipt(&key(name), limit, cost)).expect("a decision");
         (reserved.decision, reserved.receipt)
     }
 

@@ -34,11 +34,11 @@ pub trait Subject {
     /// Takes as much of `cost` as fits.
     fn take_up_to(&mut self, key: &str, limit: &Self::Limit, cost: u64) -> UpTo;
     /// Takes `cost` for units that may be spent until `lease_us` from now, and keeps the receipt.
-    fn reserve(&mut self, key: &str, limit: &Self::Limit, cost: u64, lease_us: u64) -> Reserved;
+    fn take_with_receipt(&mut self, key: &str, limit: &Self::Limit, cost: u64, lease_us: u64) -> Reserved;
     /// Takes `cost` if one unit is free.
     fn take_postpaid(&mut self, key: &str, limit: &Self::Limit, cost: u64) -> Answer;
     /// Takes `cost` if one unit is free, and keeps the receipt.
-    fn reserve_postpaid(&mut self, key: &str, limit: &Self::Limit, cost: u64) -> Reserved;
+    fn take_postpaid_with_receipt(&mut self, key: &str, limit: &Self::Limit, cost: u64) -> Reserved;
     /// Records `cost`, whatever is left.
     fn debit(&mut self, key: &str, limit: &Self::Limit, cost: u64) -> Answer;
     /// Refunds a receipt. Returns the number of refunded units.

@@ -19,11 +19,16 @@ pub trait Verbs<S: Strategy> {
     /// Takes as much of `cost` as fits.
     fn take_up_to<'l>(&self, key: &str, limit: &'l S::Limit, cost: u64) -> Granted<S::Decision<'l>>;
     /// Takes `cost` for units that may be spent until `lease` has passed.
-    fn reserve_for<'l>(&self, key: &str, limit: &'l S::Limit, ask: Lease) -> Reserved<'l, S, Self::Receipt>;
+    fn take_with_receipt_for<'l>(
+        &self,
+        key: &str,
+        limit: &'l S::Limit,
+        ask: Lease,
+    ) -> Reserved<'l, S, Self::Receipt>;
     /// Takes `cost` if one unit is free.
     fn take_postpaid<'l>(&self, key: &str, limit: &'l S::Limit, cost: u64) -> S::Decision<'l>;
     /// Takes `cost` if one unit is free, with a receipt.
-    fn reserve_postpaid<'l>(
+    fn take_postpaid_with_receipt<'l>(
         &self,
         key: &str,
         limit: &'l S::Limit,
@@ -68,13 +73,13 @@ impl<S: Strategy> Verbs<S> for &LocalLimiter<S> {
         LocalLimiter::take_up_to(self, key, limit, cost)
     }
 
-    fn reserve_for<'l>(
+    fn take_with_receipt_for<'l>(
         &self,
         key: &str,
         limit: &'l S::Limit,
         ask: Lease,
     ) -> Reserved<'l, S, trypema::LocalReceipt> {
-        let reservation = LocalLimiter::reserve_for(self, key, limit, ask.cost, ask.lease);
+        let reservation = LocalLimiter::take_with_receipt_for(self, key, limit, ask.cost, ask.lease);
         (reservation.decision, reservation.receipt)
     }
 
@@ -82,13 +87,13 @@ impl<S: Strategy> Verbs<S> for &LocalLimiter<S> {
         LocalLimiter::take_postpaid(self, key, limit, cost)
     }
 
-    fn reserve_postpaid<'l>(
+    fn take_postpaid_with_receipt<'l>(
         &self,
         key: &str,
         limit: &'l S::Limit,
         cost: u64,
     ) -> Reserved<'l, S, trypema::LocalReceipt> {
-        let reservation = LocalLimiter::reserve_postpaid(self, key, limit, cost);
+        let reservation = LocalLimiter::take_postpaid_with_receipt(self, key, limit, cost);
         (reservation.decision, reservation.receipt)
     }
 

@@ -8,7 +8,7 @@ use crate::error::TrypemaError;
 use crate::strategy::{Limit, Payment, Spend};
 
 #[cfg(any(feature = "_redis", feature = "rules"))]
-pub(crate) use multi::{CheckResult, Deadline, Failed, IfUnreachable, Receipts, TakeRequest, TakeResponse};
+pub(crate) use multi::{CheckResult, Deadline, DecideRequest, Failed, Receipts, TakeRequest, TakeResponse};
 
 /// A cost to take from the limit of one key.
 ///

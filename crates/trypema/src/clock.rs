@@ -3,6 +3,8 @@
 mod manual;
 mod system;
 mod timer;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod tsc;
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -89,22 +91,6 @@ pub trait Clock: std::fmt::Debug + Send + Sync {
     }
 }
 
-/// An interval that contains the present. It is a single point if the clock is precise.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span {
-    /// The earliest time that the present can be.
-    pub earliest: Timestamp,
-    /// The latest time that the present can be.
-    pub latest: Timestamp,
-}
-
-impl Span {
-    /// Returns the span of a single point.
-    pub const fn at(now: Timestamp) -> Self {
-        Self { earliest: now, latest: now }
-    }
-}
-
 /// The clock of a limiter. As an enum, the system's clock needs no indirection.
 #[derive(Debug, Clone)]
 pub(crate) enum ClockSource {
@@ -119,29 +105,6 @@ impl ClockSource {
             ClockSource::System => SystemClock.now(),
             ClockSource::Custom(clock) => clock.now(),
         }
-    }
-
-    /// Returns a cheap bound on the present.
-    #[inline(always)]
-    pub(crate) fn recent(&self) -> Span {
-        match self {
-            ClockSource::System => system::recent(),
-            ClockSource::Custom(clock) => Span::at(clock.now()),
-        }
-    }
-
-    /// Returns the precise time, after `span` was too wide for a decision.
-    #[inline]
-    pub(crate) fn narrow(&self, span: Span) -> Timestamp {
-        if span.earliest == span.latest {
-            return span.earliest;
-        }
-        let now = self.now();
-        if now > span.latest {
-            // Either this thread was suspended meanwhile, or the coarse clock lags more than assumed.
-            system::check_recent(now);
-        }
-        now
     }
 
     pub(crate) fn wake_at(&self, at: Timestamp, waker: &Waker) {

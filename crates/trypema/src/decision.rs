@@ -12,7 +12,7 @@ pub use rate_limit::RateLimitDecision;
 pub use suppressed::SuppressedDecision;
 pub use token_bucket::{LimitBalance, TokenBucketDecision};
 
-use crate::clock::{Clock, Span, SystemClock, Timestamp};
+use crate::clock::Timestamp;
 
 /// The decision on one call, of any strategy and any provider.
 ///
@@ -122,6 +122,14 @@ impl Decision {
         self.attempts.filter(|_| is_blocked).map(|_| self.decided_at.block_scope())
     }
 
+    /// Returns the time until the block of an abuse limit ends. [`retry_after`](Decision::retry_after) may be longer:
+    /// it is the time after which the same call would not be blocked again. Returns `None` where
+    /// [`block_scope`](Decision::block_scope) does.
+    pub fn block_ends_after(&self) -> Option<Duration> {
+        let attempts = self.attempts.filter(|_| self.block_scope().is_some())?;
+        Some(Duration::from_micros(self.decided_at.micros_until(attempts.block_ends_at())))
+    }
+
     /// Whether the store failed, and nothing was counted instead (`redis::OnFailure::Allow` or
     /// `redis::OnFailure::Deny`).
     pub fn is_uncounted(&self) -> bool {
@@ -138,16 +146,12 @@ impl Decision {
 }
 
 /// The time of a decision, and whether a fallback made it.
-///
-/// Reading the precise time is the most expensive part of a check. A decision that did not need it reads it
-/// only when the caller calls a method that returns a wait. The wait then counts from that call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecisionTime(u64);
 
 impl DecisionTime {
-    /// Stands for a time that was not read exactly: methods that need it read the system's clock when they
-    /// are called.
-    const RECENTLY: u64 = (1 << 61) - 1;
+    /// The bits of the time itself.
+    const TIME: u64 = (1 << 61) - 1;
     /// Set if a fallback decided because the store failed.
     const SUBSTITUTE: u64 = 1 << 63;
     /// Set if nothing was counted.
@@ -158,13 +162,6 @@ impl DecisionTime {
     /// Returns the time `now`.
     pub const fn exactly(now: Timestamp) -> Self {
         Self(now.as_micros())
-    }
-
-    /// Returns the time of a decision in `span`: exact if the span is a single point, otherwise
-    /// [`Self::RECENTLY`].
-    #[inline]
-    pub(crate) fn in_span(span: Span) -> Self {
-        if span.earliest == span.latest { Self::exactly(span.earliest) } else { Self(Self::RECENTLY) }
     }
 
     /// Returns the same time, for a decision of a fallback.
@@ -190,12 +187,10 @@ impl DecisionTime {
         Self(Self::exactly(now).0 | self.0 & Self::LONG_BLOCK)
     }
 
-    /// Returns the time, if it is known exactly and the store decided.
+    /// Returns the time, if the store decided.
     #[cfg(feature = "_redis")]
     pub(crate) fn moment(self) -> Option<Timestamp> {
-        let is_known =
-            self.0 & (Self::SUBSTITUTE | Self::UNCOUNTED) == 0 && self.0 & Self::RECENTLY != Self::RECENTLY;
-        is_known.then(|| Timestamp::derived(self.0 & Self::RECENTLY))
+        (!self.is_substitute() && !self.is_uncounted()).then(|| Timestamp::derived(self.0 & Self::TIME))
     }
 
     fn is_substitute(self) -> bool {
@@ -216,11 +211,7 @@ impl DecisionTime {
         if self.is_uncounted() {
             return UNCOUNTED_RETRY_US;
         }
-        let now = match self.0 & Self::RECENTLY {
-            Self::RECENTLY => SystemClock.now().as_micros(),
-            now => now,
-        };
-        then.as_micros().saturating_sub(now)
+        then.as_micros().saturating_sub(self.0 & Self::TIME)
     }
 }
 

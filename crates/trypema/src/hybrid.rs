@@ -20,9 +20,7 @@ mod verbs;
 pub use state::HybridBound;
 #[cfg(feature = "unstable-testkit")]
 #[doc(hidden)]
-pub use state::{
-    CallTally, Holding, LeaseDecision, LocalDecision, Maintenance, Pace, RequestTiming, TimedGrant,
-};
+pub use state::{CallTally, Holding, LeaseDecision, LocalDecision, Maintenance, Pace, RequestTiming};
 pub(crate) use verbs::HybridOptions;
 pub use verbs::{
     AbsoluteHybridRateLimiter, HybridKeyHandle, HybridLimiter, HybridRateLimiterProvider, HybridReceipt,

@@ -147,7 +147,7 @@
 //! | [`usage`](local::LocalLimiter::usage) | returns the used and the remaining units |
 //! | [`take_up_to`](local::LocalLimiter::take_up_to) | takes as much of the cost as fits |
 //! | [`take_postpaid`](local::LocalLimiter::take_postpaid), [`debit`](local::LocalLimiter::debit) | takes if one unit is free; records in any case: both may overdraw the limit |
-//! | [`reserve`](local::LocalLimiter::reserve), [`reserve_for`](local::LocalLimiter::reserve_for) | takes with a receipt; takes units that may be spent later |
+//! | [`take_with_receipt`](local::LocalLimiter::take_with_receipt), [`take_with_receipt_for`](local::LocalLimiter::take_with_receipt_for) | takes with a receipt; takes units that may be spent later |
 //! | [`refund`](local::LocalLimiter::refund), [`refund_units`](local::LocalLimiter::refund_units) | refunds a take by its receipt; refunds the oldest units |
 //! | [`wait`](local::LocalLimiter::wait) | waits in a queue until the cost is admitted, on any async executor |
 //! | [`reset`](local::LocalLimiter::reset) | forgets a key |
@@ -244,8 +244,8 @@
 //!
 //! # Memory
 //!
-//! In process, a key is forgotten once it would be treated like a fresh one. Each new key sweeps a few
-//! others, and [`run_cleanup_loop`](RateLimiter::run_cleanup_loop) sweeps when no new keys arrive.
+//! In process, a key may be forgotten once it would be treated like a fresh one. This happens when room is needed for
+//! new keys, and in [`run_cleanup_loop`](RateLimiter::run_cleanup_loop), which also releases memory.
 //! [`max_keys`](RateLimiterBuilder::max_keys) bounds the number of keys, even if clients invent them. When
 //! the states of all keys still matter, new keys share a state, which is stricter and never looser
 //! ([`WhenFull`]).
@@ -316,10 +316,11 @@ pub mod http;
 pub mod hybrid;
 mod jitter;
 pub mod local;
+mod low_level;
 pub mod observer;
 #[cfg(doctest)]
 mod pages;
-#[cfg(feature = "rules")]
+#[cfg(any(feature = "_redis", feature = "rules"))]
 mod provider;
 #[cfg(any(feature = "_redis", feature = "rules"))]
 mod random;
@@ -369,12 +370,7 @@ pub use redis::{
     RedisRateLimiterOptions, RedisRateLimiterProvider, SlidingWindowRedisRateLimiter,
     SuppressedRedisRateLimiter, TokenBucketRedisRateLimiter,
 };
-pub use strategy::{
-    AbsoluteLimit, AbuseLimit, AbuseTier, ConcurrencyLimit, FixedWindowLimit, Limit, SlidingWindowLimit,
-    SuppressedLimit, TokenBucketLimits, TokenLimit,
-};
-#[cfg(feature = "calendar")]
-pub use strategy::{CalendarStart, CalendarWindow, Weekday};
+pub use strategy::limits::*;
 pub use units::{HardLimitFactor, RateGroupSizeMs, RateLimit, WindowSizeSeconds};
 
 /// The example of the package's README.

@@ -2,13 +2,12 @@
 //! threads.
 
 mod abuse;
-#[cfg(feature = "rules")]
-mod as_provider;
 mod compat;
+#[cfg(feature = "rules")]
+mod decide;
 mod handle;
 mod key;
 mod limiter;
-mod lock;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod map;
@@ -29,6 +28,8 @@ pub use map::WhenFull;
 pub use provider::{LocalRateLimiterOptions, LocalRateLimiterProvider};
 pub use receipt::{DecisionWithReceipt, Granted, LocalReceipt};
 
+#[cfg(feature = "_redis")]
+pub(crate) use limiter::TimedOutcome;
 pub(crate) use map::Bound;
 pub(crate) use provider::LimiterConfig;
 #[cfg(all(feature = "rules", feature = "_redis"))]

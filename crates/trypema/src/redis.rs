@@ -34,6 +34,7 @@ mod handle;
 mod heartbeat;
 mod join;
 mod key;
+mod key_spend;
 mod lease;
 mod limiter;
 mod multi;
@@ -45,7 +46,7 @@ mod runtime;
 mod script;
 mod store;
 mod transport;
-mod verb_call;
+pub(crate) mod verb;
 mod wait;
 
 /// The Redis client that this crate uses, re-exported so that the caller's version always matches.
@@ -72,11 +73,15 @@ pub use script::{ScriptSource, script_sources, script_sources_without_quick};
 pub use transport::{RedisConnection, RedisStats};
 
 pub(crate) use join::{all, both};
+pub(crate) use key_spend::KeySpend;
 pub(crate) use lease::LeaseSending;
+pub(crate) use multi::read_decision;
+pub(crate) use protocol::{CheckReply, CheckRequest};
+#[cfg(feature = "rules")]
+pub(crate) use protocol::{ReservationArgs, left_until, malformed};
 #[cfg(feature = "rules")]
 pub(crate) use runtime::Runtime;
 pub(crate) use store::StoreConfig;
-pub(crate) use verb_call::LimitedKey;
 
 use crate::strategy::{Abuse, Concurrency, FixedWindow, SlidingWindow, TokenBucket};
 

@@ -156,6 +156,12 @@ pub(crate) struct RenewedCheck {
     pub(crate) expires_in: Duration,
 }
 
+/// Lists the reservations of a counter that are neither settled nor expired.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HoldersRequest<'a> {
+    pub(crate) check: Check<'a>,
+}
+
 /// The result of renewing at one counter; `None` if the counter does not know the reservation.
 pub(crate) type RenewResult = Result<Option<RenewedCheck>, TrypemaError>;
 
@@ -181,6 +187,3 @@ impl HeldReservation {
         Self { id: entry.id, units: entry.units, age, expires_in }
     }
 }
-
-/// The reservations of one counter, or the failure of its store.
-pub(crate) type HoldersResult = Result<Vec<HeldReservation>, TrypemaError>;

@@ -1,4 +1,4 @@
-//! The seven algorithms as pure functions: state, limit, time and cost go in; an outcome and the new state come
+//! The algorithms as pure functions: state, limit, time and cost go in; an outcome and the new state come
 //! out.
 //!
 //! Nothing here reads a clock, waits, draws a random number or logs, and no decision takes a lock. A provider
@@ -30,6 +30,8 @@ mod fixed_window;
 #[cfg(feature = "_redis")]
 mod lease;
 mod limit;
+#[cfg(feature = "_redis")]
+mod lua;
 mod origin;
 pub(crate) mod reservations;
 mod series;
@@ -42,6 +44,16 @@ mod window;
 mod wire;
 
 use std::fmt::Debug;
+
+/// The limits, for the root of the crate.
+pub(crate) mod limits {
+    pub use super::{
+        AbsoluteLimit, AbuseLimit, AbuseTier, ConcurrencyLimit, FixedWindowLimit, Limit, SlidingWindowLimit,
+        SuppressedLimit, TokenBucketLimits, TokenLimit,
+    };
+    #[cfg(feature = "calendar")]
+    pub use super::{CalendarStart, CalendarWindow, Weekday};
+}
 
 pub use absolute::{Absolute, AbsoluteLimit, AbsoluteOutcome, AbsoluteState};
 pub use abuse::{Abuse, AbuseLimit, AbuseOutcome, AbuseState, AbuseTier};
@@ -71,13 +83,15 @@ pub(crate) use lease::{Leasable, LeaseCall, LeaseGrant, LeaseParams, LeasedUnits
 #[cfg(all(feature = "_redis", feature = "unstable-testkit"))]
 #[doc(hidden)]
 pub use lease::{Leasable, LeaseCall, LeaseGrant, LeaseParams, LeasedUnits, LocalCall};
+#[cfg(feature = "_redis")]
+pub(crate) use lua::{LUA_NUMBERS, LUA_PARTS, LuaPart};
 #[cfg(all(feature = "_redis", not(feature = "unstable-testkit")))]
 pub(crate) use wire::Wire;
 #[cfg(all(feature = "_redis", feature = "unstable-testkit"))]
 #[doc(hidden)]
 pub use wire::Wire;
 #[cfg(feature = "_redis")]
-pub(crate) use wire::{LUA_SOURCES, LuaSource, RESERVATIONS, ReplyReader, put_count, put_number};
+pub(crate) use wire::{LUA_SOURCES, LuaSource, ReplyReader, put_count, put_number};
 
 pub(crate) use window::WindowOptions;
 #[cfg(not(feature = "unstable-testkit"))]
@@ -86,7 +100,7 @@ pub(crate) use window::WindowStrategy;
 #[doc(hidden)]
 pub use window::WindowStrategy;
 
-use crate::clock::{Span, Timestamp};
+use crate::clock::Timestamp;
 use crate::decision::{Decision, DecisionTime};
 
 /// One request to an algorithm.
@@ -151,6 +165,22 @@ pub(crate) enum Payment {
     Postpaid,
     /// None, see [`Call::debit`].
     Debit,
+}
+
+/// What a decision does with its cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(
+    not(any(feature = "_redis", feature = "rules")),
+    allow(dead_code, reason = "takes of one key need no list")
+)]
+pub(crate) enum Effect {
+    /// Spends it, if enough units are free. A denial is recorded as far as the strategy counts denials.
+    Take,
+    /// Nothing.
+    Peek,
+    /// Spends nothing, but records the observation or denial that the strategy counts when another check denies the
+    /// request.
+    DeniedElsewhere,
 }
 
 /// A cost, and the units that must be free for it to be spent.
@@ -240,30 +270,14 @@ pub trait Strategy: limit::Sealed + 'static {
     /// Decides `call` without changing the state.
     fn decide(limit: &Self::Limit, state: &Self::State, call: Call) -> Self::Outcome;
 
-    /// Whether the exact time is certain to matter. If so, the caller need not try [`Strategy::take_within`].
-    #[inline]
-    fn needs_exact_time(limit: &Self::Limit, state: &Self::State, cost: u64) -> bool {
-        let _ = (limit, state, cost);
-        false
-    }
-
-    /// Decides and commits a take whose time is only known to lie in `span`.
-    ///
-    /// Succeeds if every moment of `span` leads to the same decision, or if the take can be recorded in a way
-    /// that is at least as strict as at any of these moments. Returns `None` without changing the state if
-    /// the exact time is needed.
-    fn take_within(
-        limit: &Self::Limit,
-        state: &mut Self::State,
-        span: Span,
-        cost: u64,
-    ) -> Option<Self::Outcome>;
-
-    /// Corrects times that [`Strategy::take_within`] recorded too late, now that the exact time is known. No
-    /// take that it recorded happened after `now`.
+    /// Decides a take of `cost` at `now`, and commits the outcome. Strategies override this where both together are
+    /// quicker than [`Strategy::decide`] and [`Strategy::commit`].
     #[inline(always)]
-    fn correct_time(state: &mut Self::State, now: Timestamp) {
-        let _ = (state, now);
+    fn take(limit: &Self::Limit, state: &mut Self::State, now: Timestamp, cost: u64) -> Self::Outcome {
+        let call = Call::new(now, cost);
+        let outcome = Self::decide(limit, state, call);
+        Self::commit(limit, state, call, &outcome);
+        outcome
     }
 
     /// Whether `outcome` admits the call.

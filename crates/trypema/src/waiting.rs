@@ -14,7 +14,7 @@ use thiserror::Error;
 use crate::clock::{ClockSource, Timestamp};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
-use crate::strategy::Strategy;
+use crate::strategy::{Effect, Strategy};
 use queue::Position;
 
 pub(crate) use queue::{MAX_WAITERS_PER_KEY, WaitQueues};
@@ -53,15 +53,6 @@ const LONGEST_JITTER: Duration = Duration::from_millis(250);
 /// is a microsecond does not keep the store busy.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 
-/// A request that a waiting caller makes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum WaitVerb {
-    /// A peek: whether a take would be admitted.
-    Peek,
-    /// A take.
-    Take,
-}
-
 /// The state of one waiting caller: its patience, and the time of its next try.
 #[derive(Debug)]
 pub(crate) struct WaitState {
@@ -87,22 +78,22 @@ impl WaitState {
         Self { has_jitter: true, ..self }
     }
 
-    /// Tries until a take is admitted. A caller takes immediately if no other one waits for `key` and the
+    /// Tries until a take is admitted: `run` takes or peeks. A caller takes immediately if no other one waits for `key` and the
     /// strategy does not count denials.
     pub(crate) async fn until_admitted<'l, S, F>(
         mut self,
         queues: &WaitQueues,
         key: &[u8],
-        run: impl Fn(WaitVerb) -> F,
+        run: impl Fn(Effect) -> F,
     ) -> Result<S::Decision<'l>, WaitError>
     where
         S: Strategy,
         F: Future<Output = Result<S::Decision<'l>, TrypemaError>>,
     {
         if S::COUNTS_DENIALS || queues.is_waiting(key) {
-            self.schedule_retry(&S::core(&run(WaitVerb::Peek).await?))?;
+            self.schedule_retry(&S::core(&run(Effect::Peek).await?))?;
         } else {
-            let decision = run(WaitVerb::Take).await?;
+            let decision = run(Effect::Take).await?;
             if S::core(&decision).is_allowed() {
                 return Ok(decision);
             }
@@ -111,7 +102,7 @@ impl WaitState {
         let _position = self.wait_for_turn(queues, key).await?;
         loop {
             self.sleep().await;
-            let decision = run(WaitVerb::Take).await?;
+            let decision = run(Effect::Take).await?;
             if S::core(&decision).is_allowed() {
                 return Ok(decision);
             }

@@ -114,6 +114,7 @@ impl App {
         let mut warnings = Vec::new();
         warnings.extend((!self.missing_permissions().is_empty()).then_some(Warning::MissingPermissions));
         warnings.extend(self.is_cache_failing().then_some(Warning::RuleCacheFailing));
+        warnings.extend(self.metrics.tls.is_refused().then_some(Warning::CertificateRefused));
         warnings
     }
 

@@ -29,7 +29,8 @@ pub(super) enum Keys {
     Block(KeyArgs),
     /// Allow a key: exempt it from its rule, on all servers; prints what changed
     Allow(KeyArgs),
-    /// Remove the override of a key (a block, an exemption or another limit); prints what changed
+    /// End the block of a key by its abuse rule, and remove its override (a block, an exemption or another limit);
+    /// prints what changed
     Unblock(KeyArgs),
 }
 
@@ -60,7 +61,7 @@ impl Keys {
             }
             Self::Block(key) => return key.change_override(Method::PUT, Some(&json!({"verdict": "block"}))),
             Self::Allow(key) => return key.change_override(Method::PUT, Some(&json!({"verdict": "allow"}))),
-            Self::Unblock(key) => return key.change_override(Method::DELETE, None),
+            Self::Unblock(key) => return key.unblock(),
         };
         print(&format!("{response:#}\n"));
         Ok(())
@@ -76,6 +77,34 @@ impl KeyArgs {
             count => print_done(count, &response),
         }
         Ok(())
+    }
+
+    /// Ends the block of an abuse rule, and removes the override. Fails if there is neither, or if the key stays
+    /// blocked.
+    fn unblock(&self) -> Result<(), String> {
+        let ended = self.end_abuse_block();
+        let removed = self.change_override(Method::DELETE, None);
+        match (ended, removed) {
+            (Ok(true), Err(error)) => {
+                let is_blocked = self.call(Method::GET, "keys", None)?["blocked"] == json!(true);
+                if is_blocked { Err(error) } else { Ok(()) }
+            }
+            (Ok(false), Err(error)) => Err(format!("{error}; no abuse rule blocks it, either")),
+            (_, Err(error)) => Err(error),
+            (ended, Ok(())) => ended.map(|_| ()),
+        }
+    }
+
+    /// Ends the block of the key by its abuse rule, if there is one. The attempts that led to it are forgotten:
+    /// otherwise the next one would block the key again.
+    fn end_abuse_block(&self) -> Result<bool, String> {
+        let counter = self.call(Method::GET, "keys", None)?;
+        let (Some(rule), Some(scope)) = (counter["rule"].as_str(), counter["scope"].as_str()) else {
+            return Ok(false);
+        };
+        self.call(Method::DELETE, "keys", None)?;
+        print(&format!("- block of {} by {rule} ({scope}), with its attempts\n", self.key));
+        Ok(true)
     }
 
     fn call(&self, method: Method, what: &str, body: Option<&Value>) -> Result<Value, String> {

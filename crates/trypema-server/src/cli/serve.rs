@@ -26,7 +26,7 @@ use crate::token_file::RuntimeDirectory;
 ///
 /// Every setting below can be given as a flag, as a variable (TRYPEMA_…), or in a YAML configuration file,
 /// where `--redis-url` is `redis_url`. Flags override variables, and variables override the file. SIGHUP
-/// reloads rules and certificates. SIGTERM finishes the requests in flight, then stops the server.
+/// reloads rules, tokens and certificates. SIGTERM finishes the requests in flight, then stops the server.
 #[derive(Debug, clap::Args)]
 pub(super) struct Serve {
     /// Configuration file (YAML)
@@ -96,7 +96,8 @@ enum ServeError {
 
 async fn serve(config: Config, format: LogFormat) -> Result<(), ServeError> {
     let signals = StopSignals::new();
-    let hangups = listen("SIGHUP", SignalKind::hangup(), "SIGHUP does not reload rules and certificates");
+    let hangups =
+        listen("SIGHUP", SignalKind::hangup(), "SIGHUP does not reload rules, tokens and certificates");
     let startup_message = StartupMessage::of(&config);
     let policy = config.redis.as_ref().map(|_| config.values.on_store_failure.name());
     let server = Server::start(config, None).await?;
@@ -108,7 +109,7 @@ async fn serve(config: Config, format: LogFormat) -> Result<(), ServeError> {
         let reload = server.reload();
         tokio::spawn(async move {
             while hangups.recv().await.is_some() {
-                tracing::info!("server: received SIGHUP; reloading rules and certificates");
+                tracing::info!("server: received SIGHUP; reloading rules, tokens and certificates");
                 reload.request();
             }
         });

@@ -1,5 +1,6 @@
 //! Validates `forward_auth` of the configuration file.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::num::NonZeroU64;
 
@@ -39,6 +40,33 @@ impl Profiles {
             profiles.0.insert(name.clone(), settings.profile(name, &mut invalid));
         }
         if invalid.is_empty() { Ok(profiles) } else { Err(invalid) }
+    }
+}
+
+impl ForwardAuthSettings {
+    /// Returns the names of the attributes that are hashed.
+    ///
+    /// # Errors
+    ///
+    /// An attribute is hashed in one profile and not in another: they would have different counters.
+    pub(crate) fn hashed_attributes(&self) -> Result<BTreeSet<String>, InvalidConfig> {
+        let attributes = || {
+            self.profiles.iter().flat_map(|(profile, settings)| {
+                let own = settings.attributes.0.iter();
+                own.filter_map(move |(name, settings)| Some((profile, name, settings.as_ref()?)))
+            })
+        };
+        let hashed = attributes().filter(|(.., settings)| settings.hash.is_some());
+        let hashed: BTreeSet<String> = hashed.map(|(_, name, _)| name.clone()).collect();
+        let mut invalid = InvalidConfig::default();
+        for (profile, name, settings) in attributes() {
+            if settings.hash.is_none() && hashed.contains(name) {
+                let setting = format!("forward_auth.profiles.{profile}.attributes.{name}");
+                let reason = "needs `hash`, because it has one in another profile: an attribute is hashed in all or in none";
+                invalid.add(InvalidSetting::new(setting, reason));
+            }
+        }
+        if invalid.is_empty() { Ok(hashed) } else { Err(invalid) }
     }
 }
 

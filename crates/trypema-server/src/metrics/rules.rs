@@ -21,7 +21,7 @@ use crate::mode::Mode;
 /// times. So the cost per request stays bounded.
 const MAX_UNSAMPLED: usize = 64;
 
-/// The most units that one request adds to `trypema_units_total`: the most that a counter can hold.
+/// The most units that one request adds to a metric: the most that a counter can hold.
 const MAX_UNITS_AT_ONCE: u64 = 1 << 53;
 
 /// The counters of every rule. They are never labelled by key: clients choose keys, so their number is
@@ -74,6 +74,10 @@ metrics! {
         "Units that requests spent, by rule: the whole cost of a reservation when it is made, and what it cost beyond that when it is settled. Units that are given back are not subtracted." {
             units: Counter
         }
+        "trypema_units_used_total",
+        "Units that requests really used, by rule: the cost of a check, and what a reservation was settled at." {
+            used: Counter
+        }
     }
 
     /// The decisions of a candidate, compared with those of its live rule.
@@ -115,9 +119,22 @@ impl RuleMetrics {
         self.rule_counters.store(Arc::new(rule_counters));
     }
 
+    /// Counts the decision of each rule about a check, whose cost is what it uses.
+    pub(crate) fn count_check(&self, verdict: &Verdict, mode: Mode) {
+        self.count_verdict(verdict, mode, |units, cost| {
+            units.units.add(cost);
+            units.used.add(cost);
+        });
+    }
+
+    /// Counts the decision of each rule about a reservation. What it uses is known when it is settled.
+    pub(crate) fn count_reservation(&self, verdict: &Verdict) {
+        self.count_verdict(verdict, Mode::Check, |units, cost| units.units.add(cost));
+    }
+
     /// Counts the decision of each rule. A check spends on all rules or on none, so a rule counts as
     /// `allowed` only if all rules allowed the request.
-    pub(crate) fn count_verdict(&self, verdict: &Verdict, mode: Mode) {
+    fn count_verdict(&self, verdict: &Verdict, mode: Mode, count_cost: impl Fn(&UnitMetrics, u64)) {
         if verdict.listed_by().is_some() {
             self.totals.listed.add_one();
         }
@@ -139,7 +156,7 @@ impl RuleMetrics {
                     counters.allowed.add_one();
                     if mode != Mode::Peek && !rule.decision.is_uncounted() {
                         // Reported costs may be absurd; the sum must not wrap at once.
-                        entry.rule.units.units.add(rule.cost.min(MAX_UNITS_AT_ONCE));
+                        count_cost(&entry.rule.units, rule.cost.min(MAX_UNITS_AT_ONCE));
                     }
                 }
                 continue;
@@ -201,13 +218,14 @@ impl RuleMetrics {
         unmatched::warn(unmatched_rules, requests);
     }
 
-    /// Counts the units that requests spent beyond their reservations.
+    /// Counts the units that requests used, and those that they spent beyond their reservations.
     pub(crate) fn count_settlement(&self, settlement: &Settlement) {
         let rule_counters = self.rule_counters.load();
         for rule in &settlement.rules {
             let SettledStatus::Settled { reserved, counted, .. } = rule.status else { continue };
             if let Some(entry) = rule_counters.get(rule.rule()) {
                 entry.rule.units.units.add(counted.saturating_sub(reserved).min(MAX_UNITS_AT_ONCE));
+                entry.rule.units.used.add(counted.min(MAX_UNITS_AT_ONCE));
             }
         }
     }

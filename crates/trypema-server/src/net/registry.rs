@@ -77,8 +77,6 @@ pub(super) struct ConnectionTable {
     pub(super) eviction_cursor: usize,
     /// The number of connections that were admitted so far.
     admitted: u64,
-    /// Whether the server is shutting down.
-    is_closing: bool,
 }
 
 /// The slot of a connection in the registry. Dropping it frees the slot.
@@ -139,9 +137,6 @@ impl Registry {
                 table.slots.len() - 1
             }
         };
-        if table.is_closing {
-            connection.finish();
-        }
         table.slots[index] = Some(Arc::clone(&connection));
         peer.open_connections.fetch_add(1, Ordering::Relaxed);
         table.peers.insert(peer.key, peer);
@@ -241,13 +236,9 @@ impl Registry {
         self.lock_table().open()
     }
 
-    /// Tells all streams to end, and all connections to finish the requests that have begun and then close. Connections that are
-    /// admitted later are told the same.
+    /// Tells all streams to end, and all connections to finish the requests that have begun and then close.
     pub(crate) fn finish_all(&self) {
-        let mut table = self.lock_table();
-        table.is_closing = true;
-        table.connections().for_each(|connection| connection.finish());
-        drop(table);
+        self.lock_table().connections().for_each(|connection| connection.finish());
         self.streams.end();
     }
 

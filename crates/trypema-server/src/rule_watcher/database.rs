@@ -85,8 +85,10 @@ pub(super) async fn watch(app: Arc<App>, rule_store: Arc<RuleStore>) {
 }
 
 /// Listens for announcements of changes, forever. After a failure it waits, longer each time, and logs the first one:
-/// `channel` is what failed, `others` how changes arrive meanwhile.
+/// `channel` is what failed, `others` how changes arrive meanwhile. When the connection breaks, the watcher polls at once:
+/// it finds out whether the database is away, and what was missed.
 async fn keep_listening<E: Display, L: Future<Output = Result<(), E>>>(
+    rule_store: &RuleStore,
     listen: impl Fn() -> L,
     channel: &str,
     others: &str,
@@ -94,8 +96,12 @@ async fn keep_listening<E: Display, L: Future<Output = Result<(), E>>>(
     let mut backoff = Backoff::NONE;
     loop {
         match listen().await {
-            Ok(()) => backoff = Backoff::NONE,
+            Ok(()) => {
+                backoff = Backoff::NONE;
+                rule_store.wake.notify_one();
+            }
             Err(error) if backoff.0 == FIRST_BACKOFF => {
+                rule_store.wake.notify_one();
                 tracing::warn!("rules: {channel} failed ({error}); {others}");
             }
             Err(error) => tracing::debug!("rules: {channel} failed again ({error})"),
@@ -109,7 +115,7 @@ pub(super) async fn listen_to_database(rule_store: Arc<RuleStore>) {
     let poll = Period(rule_store.poll);
     let others = format!("changes are found by polling every {poll} (rules_poll)");
     let wake = |revision| rule_store.wake_for_announcement(revision);
-    keep_listening(|| rule_store.database().listen(wake), "LISTEN on PostgreSQL", &others).await;
+    keep_listening(&rule_store, || rule_store.database().listen(wake), "LISTEN on PostgreSQL", &others).await;
 }
 
 /// Wakes the watcher on every announcement through Redis, forever. Does nothing if no Redis is configured.
@@ -117,7 +123,7 @@ pub(super) async fn listen_to_redis(rule_store: Arc<RuleStore>) {
     let Some(cache) = rule_store.cache() else { return std::future::pending().await };
     let others = "changes arrive through PostgreSQL NOTIFY or polling";
     let wake = |revision| rule_store.wake_for_announcement(revision);
-    keep_listening(|| cache.listen(wake), "Redis Pub/Sub", others).await;
+    keep_listening(&rule_store, || cache.listen(wake), "Redis Pub/Sub", others).await;
 }
 
 /// Wakes the watcher on every reload request, forever.
@@ -223,7 +229,7 @@ impl RuleWatcher {
         // Compiling thousands of rules takes a while, so it runs on the worker and not on a thread that
         // decides.
         let compiling = self.app.workers().run(Worker::Changes, move || {
-            let rules: RuleSet = stored.compile()?;
+            let rules: RuleSet = app.with_hashed(stored.compile()?);
             let changes = rules.changes_since(&app.rules());
             Ok::<_, InvalidStoredRules>((app.replace_rules(rules), changes, stored.rules))
         });

@@ -40,6 +40,7 @@ pub(super) async fn watch(app: Arc<App>, mut source: FileRules, reload: Arc<Noti
 fn put_in_force(app: &App, source: &FileRules, read: Result<RuleSet, InvalidRules>) {
     match read {
         Ok(rules) => {
+            let rules = app.with_hashed(rules);
             let (count, changes) = (rules.len(), rules.changes_since(&app.rules()));
             app.replace_rules(rules);
             tracing::info!(rules = count, "rules: reloaded {source}: {changes}");

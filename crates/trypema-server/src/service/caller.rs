@@ -4,12 +4,12 @@ use std::net::IpAddr;
 
 use crate::logins::LoginGuard;
 use crate::refusal::{Permission, Refusal};
-use crate::tokens::{Actor, TokenRole, Tokens};
+use crate::tokens::{Actor, SharedTokens, TokenRole};
 
 /// The tokens of one listener, and its limit on failed logins.
 #[derive(Debug)]
 pub(crate) struct Access {
-    pub(crate) tokens: Tokens,
+    pub(crate) tokens: SharedTokens,
     pub(crate) guard: LoginGuard,
 }
 
@@ -56,7 +56,7 @@ impl Access {
     ) -> Result<Caller, Refusal> {
         let is_open = match needed {
             Permission::Open => true,
-            Permission::Decide => !self.tokens.has_callers(),
+            Permission::Decide => !self.tokens.load().has_callers(),
             Permission::Read | Permission::Change => false,
         };
         if is_open {
@@ -76,7 +76,7 @@ impl Access {
             | (Permission::Decide, TokenRole::Caller)
             | (Permission::Read, TokenRole::Reader | TokenRole::Admin)
             | (Permission::Change, TokenRole::Admin) => {
-                return Ok(Caller { permission: needed, actor: Some(actor.clone()) });
+                return Ok(Caller { permission: needed, actor: Some(actor) });
             }
         };
         Err(Refusal::Forbidden(forbidden))
@@ -85,15 +85,17 @@ impl Access {
     /// Whether a token is a reader's or an admin's. Failures are not counted: health probes with an old token
     /// must not count as failed logins.
     pub(crate) fn is_reader(&self, token: Option<&[u8]>) -> bool {
-        let actor = token.and_then(|token| self.tokens.find(token));
+        let tokens = self.tokens.load();
+        let actor = token.and_then(|token| tokens.find(token));
         actor.is_some_and(|actor| actor.role != TokenRole::Caller)
     }
 
     /// Returns the owner of a token.
-    fn authenticate(&self, peer: IpAddr, token: &[u8]) -> Result<&Actor, Refusal> {
-        match self.tokens.find(token) {
-            Some(actor) => Ok(actor),
-            None if self.tokens.is_empty() => Err(Refusal::NoTokens),
+    fn authenticate(&self, peer: IpAddr, token: &[u8]) -> Result<Actor, Refusal> {
+        let tokens = self.tokens.load();
+        match tokens.find(token) {
+            Some(actor) => Ok(actor.clone()),
+            None if tokens.is_empty() => Err(Refusal::NoTokens),
             None => Err(self.guard.failed(peer).map_or(Refusal::UnknownToken, Refusal::TooManyLogins)),
         }
     }
@@ -103,8 +105,11 @@ impl Access {
 mod tests {
     use std::sync::Arc;
 
+    use arc_swap::ArcSwap;
+
     use super::*;
     use crate::secret::Secret;
+    use crate::tokens::Tokens;
 
     const PERMISSIONS: [Permission; 3] = [Permission::Decide, Permission::Read, Permission::Change];
 
@@ -119,7 +124,10 @@ mod tests {
         {
             tokens.add(&Secret::from(&*token(name)), role).unwrap();
         }
-        Access { tokens, guard: LoginGuard::new("requests", None, Arc::default()).unwrap() }
+        Access {
+            tokens: Arc::new(ArcSwap::from_pointee(tokens)),
+            guard: LoginGuard::new("requests", None, Arc::default()).unwrap(),
+        }
     }
 
     #[test]

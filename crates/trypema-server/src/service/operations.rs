@@ -39,7 +39,7 @@ impl Operation for Check<'_> {
         match &result {
             Ok(verdict) => {
                 if self.mode != Mode::Peek {
-                    app.metrics.rules.count_verdict(verdict, self.mode);
+                    app.metrics.rules.count_check(verdict, self.mode);
                     app.metrics.rules.count_skipped(verdict, &request);
                 }
                 app.denial_log.log(verdict, &request, self.mode.name());

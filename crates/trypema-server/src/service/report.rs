@@ -147,6 +147,10 @@ pub(super) struct BlockReport {
     /// The window that blocks the key.
     #[serde(skip_serializing_if = "Option::is_none")]
     scope: Option<ScopeName>,
+    /// Milliseconds, rounded up, until the block ends. `retry_after_ms` may be longer: then the same request would
+    /// start the next block.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    block_ends_after_ms: Option<u64>,
     /// Attempts in the short window.
     #[serde(skip_serializing_if = "Option::is_none")]
     short_count: Option<u64>,
@@ -172,6 +176,7 @@ impl From<&Decision> for BlockReport {
                 BlockScope::Temp => ScopeName::Temp,
                 BlockScope::Long => ScopeName::Long,
             }),
+            block_ends_after_ms: milliseconds(decision.block_ends_after()),
             short_count: decision.attempts().map(Attempts::short_count),
             long_count: decision.attempts().map(Attempts::long_count),
         }

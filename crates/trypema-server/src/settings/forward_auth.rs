@@ -41,6 +41,14 @@ pub(crate) struct ProfileAttributes(pub(crate) BTreeMap<String, Option<Attribute
 pub(crate) struct AttributeSettings {
     pub(crate) header: Option<String>,
     pub(crate) value: Option<String>,
+    pub(crate) hash: Option<HashFunction>,
+}
+
+/// The function whose result stands for an attribute's value in the names of counters.
+#[derive(Debug, Clone, Copy, Deserialize)]
+pub(crate) enum HashFunction {
+    #[serde(rename = "hmac-sha256")]
+    HmacSha256,
 }
 
 /// An attribute of a list.
@@ -50,6 +58,7 @@ struct NamedAttribute {
     name: String,
     header: Option<String>,
     value: Option<String>,
+    hash: Option<HashFunction>,
 }
 
 impl AttributeSettings {
@@ -59,12 +68,12 @@ impl AttributeSettings {
     /// all of them share one counter.
     fn from_text(text: &str) -> Result<Self, String> {
         if text.starts_with("X-") {
-            return Ok(Self { header: Some(text.to_owned()), value: None });
+            return Ok(Self { header: Some(text.to_owned()), value: None, hash: None });
         }
         if text.starts_with("x-") {
             return Err(format!("for the header write {{header: {text}}}, for this text {{value: {text}}}"));
         }
-        Ok(Self { header: None, value: Some(text.to_owned()) })
+        Ok(Self { header: None, value: Some(text.to_owned()), hash: None })
     }
 }
 
@@ -89,11 +98,11 @@ impl<'de> Visitor<'de> for MappingOrList {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<ProfileAttributes, A::Error> {
         let mut attributes = BTreeMap::new();
-        while let Some(NamedAttribute { name, header, value }) = list.next_element()? {
+        while let Some(NamedAttribute { name, header, value, hash }) = list.next_element()? {
             if attributes.contains_key(&name) {
                 return Err(A::Error::custom(format_args!("attribute `{name}` is given twice")));
             }
-            attributes.insert(name, Some(AttributeSettings { header, value }));
+            attributes.insert(name, Some(AttributeSettings { header, value, hash }));
         }
         Ok(ProfileAttributes(attributes))
     }
@@ -145,8 +154,9 @@ impl<'de> Visitor<'de> for PairOrMapping {
     fn visit_str<E: Error>(self, text: &str) -> Result<NamedAttribute, E> {
         let (name, value) =
             text.split_once('=').ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))?;
-        let AttributeSettings { header, value } = AttributeSettings::from_text(value).map_err(E::custom)?;
-        Ok(NamedAttribute { name: name.to_owned(), header, value })
+        let AttributeSettings { header, value, hash } =
+            AttributeSettings::from_text(value).map_err(E::custom)?;
+        Ok(NamedAttribute { name: name.to_owned(), header, value, hash })
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<NamedAttribute, A::Error> {

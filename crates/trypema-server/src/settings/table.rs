@@ -79,6 +79,12 @@ macro_rules! settings {
                 self
             }
 
+            /// Returns the files that hold secrets, each with its setting.
+            pub(crate) fn secret_files(&self) -> Vec<(&'static str, PathBuf)> {
+                let files: &[(&'static str, &Option<PathBuf>)] = &[$($($((stringify!($file), &self.$file),)?)*)*];
+                files.iter().filter_map(|(setting, file)| Some((*setting, (*file).clone()?))).collect()
+            }
+
             $($($(
                 #[doc = concat!("Returns `", stringify!($name), "`, or `", stringify!($file), "`.")]
                 pub(crate) fn $name(&self) -> Result<Option<SecretSource>, InvalidSetting> {

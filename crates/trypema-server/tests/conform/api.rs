@@ -16,6 +16,8 @@ mod denials;
 mod errors;
 #[path = "api/forward_auth.rs"]
 mod forward_auth;
+#[path = "api/hashed.rs"]
+mod hashed;
 #[path = "api/long_work.rs"]
 mod long_work;
 #[path = "api/missing.rs"]

@@ -6,6 +6,8 @@ mod admin_token;
 mod asking;
 #[path = "cli/caller_token.rs"]
 mod caller_token;
+#[path = "cli/keys.rs"]
+mod keys;
 #[path = "cli/refusals.rs"]
 mod refusals;
 #[path = "cli/reservations.rs"]

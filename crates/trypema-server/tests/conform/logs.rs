@@ -1,6 +1,7 @@
 //! The log, as operators and programs read it.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
 use trypema_testkit::program::Program;
@@ -100,7 +101,7 @@ fn a_reload_is_logged_with_its_changes() {
     let rules = RULES.replace("limit: 1", "limit: 2").replace("id: per-tenant", "id: tenant");
     fs::write(service.rules_file(), rules.replace("eve", "mallory")).unwrap();
     service.program.signal("HUP").unwrap();
-    service.program.line("server: received SIGHUP; reloading rules and certificates").unwrap();
+    service.program.line("server: received SIGHUP; reloading rules, tokens and certificates").unwrap();
     let line = service.program.line("rules: reloaded ").unwrap();
     let changes = "added tenant; changed per-user; removed per-tenant; lists changed";
     assert!(line.contains(changes) && line.contains("rules.yaml"), "{line}");
@@ -195,4 +196,33 @@ fn a_failed_start_is_logged_as_json() {
         assert_eq!(line["level"], "ERROR", "{line}");
         assert!(line["message"].as_str().unwrap().starts_with("server: "), "{line}");
     }
+}
+
+/// Nothing else tells an operator of these mistakes.
+#[test]
+fn a_start_warns_of_open_listeners_and_readable_secrets() {
+    let log = |listen: &str, mode: u32| {
+        let mut service = Service::of(|directory| {
+            let file = directory.join("tokens");
+            fs::write(&file, "a-caller-token-of-the-test\n").unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+            let mut command = trypema();
+            command.args(["serve", "--listen", listen]);
+            if mode > 0 {
+                command.arg("--caller-token-file").arg(file);
+            }
+            command
+        });
+        service.stop();
+        service.program.log()
+    };
+    let (open, readable) = ("can be reached from other machines", "every user can read");
+    let warns = |log: &str| [open, readable].map(|text| log.contains(text));
+    assert_eq!(warns(&log("0.0.0.0:0", 0)), [true, false]);
+    assert_eq!(warns(&log("127.0.0.1:0", 0)), [false, false]);
+    assert_eq!(warns(&log("0.0.0.0:0", 0o600)), [false, false]);
+    assert_eq!(warns(&log("127.0.0.1:0", 0o640)), [false, false]);
+    let log = log("127.0.0.1:0", 0o644);
+    assert_eq!(warns(&log), [false, true]);
+    assert!(log.contains("tokens (caller_token_file, mode 644)"), "{log}");
 }

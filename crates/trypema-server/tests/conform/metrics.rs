@@ -258,3 +258,28 @@ fn promtool_finds_nothing_wrong() {
     let told = String::from_utf8_lossy(&told);
     assert!(output.status.success() && told.trim().is_empty(), "{told}");
 }
+
+/// An estimate counts what it took; what was used is known later.
+#[test]
+fn what_was_used_is_counted_beside_the_estimates() {
+    let rules = "
+units: [tokens]
+rules:
+  - {id: tokens, scope: user, unit: tokens, strategy: {fixed_window: {limit: 1000, window: 1h}}}
+";
+    let service = InProcess::with_rules(rules);
+    let mut client = service.client();
+    let mut post = |path: &str, body: Value| client.send("POST", path, &[], &body.to_string()).json();
+    let request = |tokens: u64| json!({"attributes": {"user": "ann"}, "costs": {"tokens": tokens}});
+    post("/v1/check", request(5));
+    for used in [30, 120] {
+        let made = post("/v1/reserve", request(100));
+        post("/v1/settle", json!({"reservation": made["reservation"], "costs": {"tokens": used}}));
+    }
+    let released = post("/v1/reserve", request(100));
+    post("/v1/release", json!({"reservation": released["reservation"]}));
+    let told = samples(&mut client);
+    let of = |name: &str| told[&format!("{name}{{rule=\"tokens\",unit=\"tokens\"}}")];
+    assert_eq!(of("trypema_units_total"), 5.0 + 100.0 + 100.0 + 20.0 + 100.0);
+    assert_eq!(of("trypema_units_used_total"), 5.0 + 30.0 + 120.0);
+}

@@ -229,3 +229,33 @@ fn reloads_under_load_lose_nothing() {
     assert!(service.metric(OK) >= f64::from(RELOADS));
     assert_eq!(service.metric(ERROR), 0.0);
 }
+
+#[test]
+fn tokens_in_files_are_read_again() {
+    let mut service = Service::of(|directory| {
+        fs::write(directory.join("tokens"), "the-first-caller-token\n").unwrap();
+        let mut command = trypema();
+        command.args(["serve", "--listen", "127.0.0.1:0", "--caller-token-file", "tokens"]);
+        command.current_dir(directory);
+        command
+    });
+    let file = service.program.directory().join("tokens");
+    let status = |service: &Service, token: &str| {
+        let headers = [("authorization", &*format!("Bearer {token}"))];
+        service.client().send("POST", "/v1/check", &headers, r#"{"attributes": {"user": "ann"}}"#).status
+    };
+    let statuses = |service: &Service| {
+        ["the-first-caller-token", "the-second-caller-token"].map(|token| status(service, token))
+    };
+    assert_eq!(statuses(&service), [200, 401]);
+    replace(&file, "shop the-second-caller-token\n");
+    service.program.signal("HUP").unwrap();
+    service.program.line("tokens are in force").unwrap();
+    assert_eq!(statuses(&service), [401, 200]);
+    assert_eq!(ann(&service).0, 5, "the generated token for administration is still valid");
+    replace(&file, "short\n");
+    service.program.signal("HUP").unwrap();
+    let line = service.program.line("cannot reload the tokens").unwrap();
+    assert!(line.contains("caller_token: a token needs at least 16 characters"), "{line}");
+    assert_eq!(statuses(&service), [401, 200]);
+}

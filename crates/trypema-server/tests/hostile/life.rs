@@ -4,5 +4,7 @@
 mod caller;
 #[path = "life/drain.rs"]
 mod drain;
+#[path = "life/rolling.rs"]
+mod rolling;
 #[path = "life/stop.rs"]
 mod stop;

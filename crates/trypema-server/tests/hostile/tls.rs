@@ -7,9 +7,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use trypema_testkit::program::Program;
+use trypema_testkit::program::{FreePort, Program};
 use trypema_testkit::redis::wait_until;
 
+use crate::client::Client;
 use crate::harness::trypema;
 use crate::timing::Stopwatch;
 
@@ -28,11 +29,16 @@ struct Https {
 
 impl Https {
     fn start(flags: &[&str]) -> Self {
-        let mut program = Program::start(|directory| {
-            make_certificate(directory);
+        let program = Program::start(|directory| {
+            make_certificate(directory, 90);
             serve(directory, flags)
         })
         .unwrap();
+        Self::of(program)
+    }
+
+    /// Returns a server that was started.
+    fn of(mut program: Program) -> Self {
         let line = program.line("listens on https://").unwrap();
         let address = line.rsplit("://").next().unwrap().parse().unwrap();
         Self { program, address }
@@ -51,6 +57,19 @@ impl Https {
         (output.status.code(), String::from_utf8_lossy(&said).into_owned())
     }
 
+    /// Returns the body of a `GET` request to the administration listener, with the token `token-of-the-test`.
+    fn administration(&self, path: &str) -> String {
+        let log = self.program.log();
+        let line = log.lines().find(|line| line.contains("administration is on https://")).unwrap();
+        let port = line.rsplit(':').next().unwrap();
+        let mut command = Command::new("curl");
+        command.args(["-s", "-H", "Authorization: Bearer token-of-the-test"]);
+        command.arg("--cacert").arg(self.program.directory().join("ca.pem"));
+        let output = command.arg(format!("https://localhost:{port}{path}")).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
     fn is_sound(&self) {
         let (code, said) = self.check("somebody-else", "ca.pem");
         assert_ne!(code, Some(2), "{said}");
@@ -58,8 +77,12 @@ impl Https {
     }
 }
 
-/// Creates an authority `ca.pem`, and `certificate.pem` and `key.pem` for localhost.
-fn make_certificate(directory: &Path) {
+/// Flags for a server with an administration listener.
+const WITH_ADMINISTRATION: [&str; 4] =
+    ["--admin-listen", "127.0.0.1:0", "--admin-token", "token-of-the-test"];
+
+/// Creates an authority `ca.pem`, and `certificate.pem` and `key.pem` for localhost, valid for some days.
+fn make_certificate(directory: &Path, days: u32) {
     let new_key = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
     fs::write(directory.join("names"), "subjectAltName=DNS:localhost,IP:127.0.0.1\n").unwrap();
     openssl(
@@ -69,7 +92,9 @@ fn make_certificate(directory: &Path) {
     openssl(directory, &format!("req {new_key} -keyout key.pem -out request.pem -subj /CN=localhost"));
     openssl(
         directory,
-        "x509 -req -in request.pem -CA ca.pem -CAkey ca-key.pem -CAcreateserial -out certificate.pem -days 30 -extfile names",
+        &format!(
+            "x509 -req -in request.pem -CA ca.pem -CAkey ca-key.pem -CAcreateserial -out certificate.pem -days {days} -extfile names"
+        ),
     );
 }
 
@@ -100,7 +125,7 @@ fn checks_travel_encrypted() {
 
 #[test]
 fn administration_is_encrypted_too() {
-    let https = Https::start(&["--admin-listen", "127.0.0.1:0", "--admin-token", "token-of-the-test"]);
+    let https = Https::start(&WITH_ADMINISTRATION);
     let log = https.program.log();
     let line = log.lines().find(|line| line.contains("administration is on https://")).unwrap();
     let port = line.rsplit(':').next().unwrap();
@@ -152,7 +177,7 @@ fn a_new_certificate_is_taken_and_a_broken_one_is_not() {
     let directory = https.program.directory().to_owned();
     assert_eq!(https.check("ann", "ca.pem").0, Some(0));
     fs::rename(directory.join("ca.pem"), directory.join("old-ca.pem")).unwrap();
-    make_certificate(&directory);
+    make_certificate(&directory, 90);
     https.program.signal("HUP").unwrap();
     https.program.line("tls: certificate reloaded from").unwrap();
     assert_eq!(https.check("bob", "ca.pem").0, Some(0));
@@ -169,7 +194,7 @@ fn a_new_certificate_is_taken_and_a_broken_one_is_not() {
 
     // A key of another certificate is refused as well.
     fs::rename(directory.join("ca.pem"), directory.join("shown-ca.pem")).unwrap();
-    make_certificate(&directory);
+    make_certificate(&directory, 90);
     fs::copy(directory.join("ca-key.pem"), directory.join("key.pem")).unwrap();
     let complaints = |log: String| log.matches("keeping the previous certificate").count();
     let before = complaints(https.program.log());
@@ -182,7 +207,7 @@ fn a_new_certificate_is_taken_and_a_broken_one_is_not() {
 #[test]
 fn a_key_of_another_certificate_keeps_it_from_starting() {
     let mut program = Program::start(|directory| {
-        make_certificate(directory);
+        make_certificate(directory, 90);
         fs::copy(directory.join("ca-key.pem"), directory.join("key.pem")).unwrap();
         serve(directory, &[])
     })
@@ -190,6 +215,183 @@ fn a_key_of_another_certificate_keeps_it_from_starting() {
     let ended = program.end().unwrap();
     let log = program.log();
     assert!(ended.code().is_some_and(|code| code != 0), "{ended}");
-    assert!(log.contains("the certificate cannot be used with its key"), "{log}");
+    assert!(log.contains("certificate.pem cannot be used with tls_key"), "{log}");
+    assert!(log.contains("key.pem: the key does not belong to the certificate"), "{log}");
     assert!(!log.contains("panicked") && !log.contains("listens on"), "{log}");
+}
+
+/// Each message names the setting and the file, and says in words what is wrong.
+#[test]
+fn files_that_cannot_be_used_keep_it_from_starting() {
+    let cut = |text: String| text.lines().take(3).collect::<Vec<_>>().join("\n") + "\n";
+    let edits: [(&str, Box<dyn Fn(&Path)>, &str); 7] = [
+        ("certificate.pem", Box::new(|directory| make_certificate(directory, 0)), "the certificate expired "),
+        (
+            "key.pem",
+            Box::new(move |directory| edit(&directory.join("key.pem"), cut)),
+            "the file is incomplete: `-----END PRIVATE KEY-----` is missing",
+        ),
+        (
+            "certificate.pem",
+            Box::new(move |directory| edit(&directory.join("certificate.pem"), cut)),
+            "the file is incomplete: `-----END CERTIFICATE-----` is missing",
+        ),
+        (
+            "certificate.pem",
+            Box::new(|directory| fs::write(directory.join("certificate.pem"), "hello\n").unwrap()),
+            "the file has no certificate",
+        ),
+        (
+            "key.pem",
+            Box::new(|directory| fs::write(directory.join("key.pem"), "hello\n").unwrap()),
+            "the file has no private key",
+        ),
+        (
+            "key.pem",
+            Box::new(|directory| {
+                openssl(directory, "pkcs8 -topk8 -in key.pem -out encrypted.pem -passout pass:secret");
+                fs::rename(directory.join("encrypted.pem"), directory.join("key.pem")).unwrap();
+            }),
+            "the private key is encrypted",
+        ),
+        (
+            "key.pem",
+            Box::new(|directory| fs::remove_file(directory.join("key.pem")).unwrap()),
+            "No such file or directory",
+        ),
+    ];
+    for (file, break_it, reason) in edits {
+        let mut program = Program::start(|directory| {
+            make_certificate(directory, 90);
+            break_it(directory);
+            serve(directory, &[])
+        })
+        .unwrap();
+        let ended = program.end().unwrap();
+        let log = program.log();
+        assert_eq!(ended.code(), Some(2), "{log}");
+        let setting = if file == "key.pem" { "tls_key" } else { "tls_certificate" };
+        let line = log.lines().find(|line| line.contains(reason));
+        let line = line.unwrap_or_else(|| panic!("no {reason:?} in {log}"));
+        assert!(line.contains(&format!("{setting}: ")) && line.contains(file), "{line}");
+        assert!(!log.contains("[80,") && !log.contains("panicked"), "{log}");
+    }
+}
+
+fn edit(file: &Path, change: impl Fn(String) -> String) {
+    fs::write(file, change(fs::read_to_string(file).unwrap())).unwrap();
+}
+
+#[test]
+fn a_refused_reload_is_counted_and_shown_until_the_next_one() {
+    let mut https = Https::start(&WITH_ADMINISTRATION);
+    let directory = https.program.directory().to_owned();
+    let reloads = |https: &Https| {
+        let metrics = https.administration("/metrics");
+        let value = |result: &str| {
+            let name = format!("trypema_tls_reloads_total{{result=\"{result}\"}} ");
+            metrics.lines().find_map(|line| line.strip_prefix(&name)).unwrap().to_owned()
+        };
+        [value("ok"), value("error")]
+    };
+    assert_eq!(reloads(&https), ["0", "0"]);
+    assert!(!https.administration("/readyz").contains("warnings"));
+
+    // Only the certificate is replaced: the authority in ca.pem has signed the one in force.
+    let good = fs::read(directory.join("certificate.pem")).unwrap();
+    openssl(
+        &directory,
+        "x509 -req -in request.pem -CA ca.pem -CAkey ca-key.pem -CAcreateserial -out certificate.pem -days 0",
+    );
+    https.program.signal("HUP").unwrap();
+    let line = https.program.line("cannot reload the certificate").unwrap();
+    assert!(line.contains("certificate.pem: the certificate expired ") && line.contains("keeping"), "{line}");
+    assert_eq!(reloads(&https), ["0", "1"]);
+    let readiness = https.administration("/readyz");
+    assert!(
+        readiness.contains(r#""ready":true"#) && readiness.contains("certificate_refused"),
+        "{readiness}"
+    );
+
+    fs::write(directory.join("certificate.pem"), good).unwrap();
+    https.program.signal("HUP").unwrap();
+    https.program.line("tls: certificate reloaded from").unwrap();
+    wait_until("the reload to be counted", || reloads(&https) == ["1", "1"]).unwrap();
+    assert!(!https.administration("/readyz").contains("warnings"));
+}
+
+#[test]
+fn the_end_of_a_certificate_is_a_metric_and_logged() {
+    for (days, line) in
+        [(90, None), (20, Some("certificate.pem expires in ")), (3, Some("certificate.pem expires in "))]
+    {
+        let program = Program::start(|directory| {
+            make_certificate(directory, days);
+            serve(directory, &WITH_ADMINISTRATION)
+        });
+        let mut https = Https::of(program.unwrap());
+        match line {
+            Some(line) => drop(https.program.line(line).unwrap()),
+            None => assert!(!https.program.log().contains("expires in"), "{}", https.program.log()),
+        }
+        let metrics = https.administration("/metrics");
+        let name = "trypema_tls_certificate_expires_timestamp_seconds ";
+        let end = metrics.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        let file = https.program.directory().join("certificate.pem");
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "date +%s -d \"$(openssl x509 -noout -enddate -in $0 | cut -d= -f2)\""])
+            .arg(file);
+        let expected = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        assert_eq!(end, expected.trim());
+    }
+}
+
+/// The command of docs/redis.md.
+#[test]
+fn redis_may_have_a_private_authority() {
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/redis.md")).unwrap();
+    let line = page.lines().find(|line| line.contains("SSL_CERT_FILE=")).expect("the page has the command");
+    let line = line.trim_start_matches("$ ").trim();
+    let port = FreePort::any().unwrap();
+    let redis = Program::start(|directory| {
+        make_certificate(directory, 90);
+        let mut command = Command::new("redis-server");
+        command.args([
+            "--port",
+            "0",
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--tls-port",
+            &port.number().to_string(),
+        ]);
+        command.args(["--tls-cert-file", "certificate.pem", "--tls-key-file", "key.pem"]);
+        command.args(["--tls-ca-cert-file", "ca.pem", "--tls-auth-clients", "no"]).current_dir(directory);
+        command
+    })
+    .unwrap();
+    wait_until("Redis to listen", || TcpStream::connect(("127.0.0.1", port.number())).is_ok()).unwrap();
+    let authority = redis.directory().join("ca.pem");
+    let (variable, arguments) = line.split_once(" trypema ").expect("the command runs trypema");
+    assert_eq!(variable, "SSL_CERT_FILE=/etc/trypema/redis-ca.pem");
+    let url = format!("rediss://localhost:{}", port.number());
+    let arguments = arguments.replace("rediss://redis.example:6379", &url);
+    for (authority, expected) in [(Some(authority), 200), (None, 503)] {
+        let program = Program::start(|_| {
+            let mut command = trypema();
+            command.args(arguments.split(' ')).args(["--listen", "127.0.0.1:0"]);
+            if let Some(authority) = &authority {
+                command.env("SSL_CERT_FILE", authority);
+            }
+            command
+        });
+        let mut program = program.unwrap();
+        let address = program.line("listens on").unwrap();
+        let address = address.rsplit("://").next().unwrap().parse().unwrap();
+        let body = r#"{"attributes": {"user": "ann"}}"#;
+        let reply = Client::connect(address).send("POST", "/v1/check", &[], body);
+        assert_eq!(reply.status, expected, "{reply:?}\n{}", program.log());
+    }
 }

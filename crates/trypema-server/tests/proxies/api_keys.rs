@@ -7,6 +7,7 @@ with_each_proxy! {
     each_key_has_its_own_limit
     the_application_gets_the_key_that_was_counted
     a_key_has_one_spelling
+    readers_see_a_hash_of_the_key
 }
 
 const THREE_PER_KEY: &str = "
@@ -23,6 +24,14 @@ fn site_with_a_key_at_its_limit(kind: Kind) -> Site {
     let statuses = [(); 4].map(|()| send(&site, &[("X-Api-Key", KEY)]).status);
     assert_eq!(statuses, [200, 200, 200, 429], "{}", site.log());
     site
+}
+
+/// Who reads a counter's name could use the key.
+fn readers_see_a_hash_of_the_key(kind: Kind) {
+    let site = site_with_a_key_at_its_limit(kind);
+    let shown = site.service.get(&format!("/v1/keys/per-api-key%7Capi_key={KEY}"));
+    assert_eq!(shown.json()["remaining"], 0, "{shown:?}");
+    assert!(shown.body.contains("per-api-key|api_key=hmac:") && !shown.body.contains(KEY), "{shown:?}");
 }
 
 fn send(site: &Site, headers: &[(&str, &str)]) -> Reply {

@@ -3,6 +3,8 @@
 use std::thread;
 use std::time::Duration;
 
+use serde_json::json;
+
 use crate::THREE_PER_ADDRESS;
 use crate::proxy::{Kind, Site};
 
@@ -10,7 +12,9 @@ with_each_proxy! {
     a_limit_holds
     a_limit_holds_for_clients_at_once
     a_denial_tells_when_to_come_back
+    blocked_clients_get_403
     what_never_fits_is_denied_without_a_time
+    a_denial_by_many_rules_reaches_the_client
     allowed_answers_tell_what_is_left
     nothing_is_told_where_no_rule_applies
     bodies_reach_the_application
@@ -58,6 +62,7 @@ fn a_denial_tells_when_to_come_back(kind: Kind) {
     assert_eq!(problem["status"], 429);
     assert_eq!(problem["type"], "https://iana.org/assignments/http-problem-types#quota-exceeded");
     let seconds = if wait == 1 { "second" } else { "seconds" };
+    assert_eq!(problem["violated-policies"], json!(["per-address"]));
     let detail = problem["detail"].as_str().unwrap();
     assert!(detail.starts_with(&format!("Try again in {wait} {seconds}")), "{detail}");
 
@@ -66,15 +71,40 @@ fn a_denial_tells_when_to_come_back(kind: Kind) {
     assert_eq!(client.send("GET", "/page.html", &[], "").status, 200);
 }
 
-fn what_never_fits_is_denied_without_a_time(kind: Kind) {
+fn blocked_clients_get_403(kind: Kind) {
     let rules = "block: {endpoint: [/secret]}\nrules: []";
     let site = Site::start(kind, rules);
-    let denied = site.get("/secret");
-    // The samples for nginx answer every denial with 429: its `auth_request` passes no other status on.
-    let status = if kind == Kind::Nginx { 429 } else { 403 };
-    assert_eq!((denied.status, denied.header("retry-after")), (status, None), "{denied:?}");
-    assert_eq!(denied.json()["status"], status);
+    let blocked = site.get("/secret");
+    assert_eq!((blocked.status, blocked.header("retry-after")), (403, None), "{blocked:?}");
+    assert_eq!(blocked.header("content-type"), Some("application/problem+json"));
+    let problem = blocked.json();
+    assert_eq!(problem["status"], 403);
+    assert_eq!(problem["detail"], "An operator blocked this client.");
     assert_eq!(site.get("/").status, 200);
+}
+
+fn what_never_fits_is_denied_without_a_time(kind: Kind) {
+    let rules = "rules: [{id: per-user, scope: user, if_missing: deny, strategy: {absolute: {limit: 3, window: 1h}}}]";
+    let site = Site::start(kind, rules);
+    let denied = site.get("/");
+    assert_eq!((denied.status, denied.header("retry-after")), (429, None), "{denied:?}");
+    let problem = denied.json();
+    assert_eq!((&problem["status"], &problem["violated-policies"]), (&json!(429), &json!(["per-user"])));
+    assert_eq!(problem["detail"], "The request has no \"user\", which rule \"per-user\" needs.");
+}
+
+/// Each of the three headers that describe them is near 4 KiB.
+fn a_denial_by_many_rules_reaches_the_client(kind: Kind) {
+    let rule = |number| {
+        let id = format!("{}-{number:02}", "x".repeat(60));
+        format!("  - {{id: {id}, scope: ip, strategy: {{absolute: {{limit: 1, window: 30d}}}}}}\n")
+    };
+    let rules = format!("rules:\n{}", (0..30).map(rule).collect::<String>());
+    let site = Site::start(kind, &rules);
+    assert_eq!(site.get("/").status, 200);
+    let denied = site.get("/");
+    assert_eq!(denied.status, 429, "{}", site.log());
+    assert_eq!(denied.json()["violated-policies"].as_array().map(Vec::len), Some(23), "{denied:?}");
 }
 
 fn allowed_answers_tell_what_is_left(kind: Kind) {

@@ -189,7 +189,7 @@ struct Addresses {
 pub fn service_with_sample_profiles(rules: &str) -> Service {
     Service::of(|directory| {
         let sample: Value = serde_saphyr::from_str(&text_of("trypema/trypema.yaml")).unwrap();
-        let profiles = json!({"forward_auth": sample["forward_auth"]});
+        let profiles = json!({"forward_auth": sample["forward_auth"], "hash_secret": "s".repeat(32)});
         let (config, rules_file) = (directory.join("trypema.yaml"), directory.join("rules.yaml"));
         fs::write(&config, profiles.to_string()).unwrap();
         fs::write(&rules_file, rules).unwrap();

@@ -83,6 +83,11 @@ impl Client {
         Self::from(TcpStream::connect(address).unwrap())
     }
 
+    /// Connects, unless no server listens.
+    pub fn try_connect(address: SocketAddr) -> Option<Self> {
+        TcpStream::connect(address).ok().map(Self::from)
+    }
+
     /// Adds a second connection, opened on demand, for requests that the admin listener serves.
     pub fn with_admin(self, admin: Option<Admin>) -> Self {
         Self { admin: admin.map(|admin| (admin, None)), ..self }

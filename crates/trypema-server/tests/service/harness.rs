@@ -63,6 +63,14 @@ impl Service {
         Self { program, address, admin }
     }
 
+    /// Runs a command that does not get to serve, and returns its log.
+    pub fn refused(command: impl FnOnce(&Path) -> Command) -> String {
+        let mut program = Program::start(command).unwrap();
+        let ended = program.end().unwrap();
+        assert_eq!(ended.code(), Some(2), "{}", program.log());
+        program.log()
+    }
+
     /// Returns the address of the admin listener.
     pub fn admin_address(&self) -> SocketAddr {
         self.admin.as_ref().expect("administration is off").address

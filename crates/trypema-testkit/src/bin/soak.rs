@@ -15,10 +15,7 @@ use trypema::clock::{Clock, SystemClock};
 use trypema::redis::RedisConnection;
 use trypema_testkit::blocking::connect;
 use trypema_testkit::differential::{self, Difference};
-use trypema_testkit::model::{
-    AbsoluteModel, AbuseModel, CalendarModel, ConcurrencyModel, FixedWindowModel, SlidingWindowModel,
-    SuppressedModel, TokenBucketModel,
-};
+use trypema_testkit::for_each_model;
 use trypema_testkit::redis::Server;
 use trypema_testkit::subject::RedisStrategy;
 
@@ -31,17 +28,13 @@ const SHOWN: u64 = 3;
 
 type Play = fn(u64) -> Result<usize, Box<Difference>>;
 
-/// Each strategy, with the functions that play a trace on the local provider and on Redis.
-const STRATEGIES: [(&str, [Play; 2]); 8] = [
-    plays::<AbsoluteModel>(),
-    plays::<SuppressedModel>(),
-    plays::<TokenBucketModel>(),
-    plays::<SlidingWindowModel>(),
-    plays::<FixedWindowModel>(),
-    plays::<CalendarModel>(),
-    plays::<AbuseModel>(),
-    plays::<ConcurrencyModel>(),
-];
+macro_rules! strategies {
+    ($($name:ident $model:ty;)+) => {
+        /// Each model, with the functions that play a trace on the local provider and on Redis.
+        const STRATEGIES: &[(&str, [Play; 2])] = &[$(plays::<$model>()),+];
+    };
+}
+for_each_model! { [strategies] }
 
 const fn plays<M: RedisStrategy>() -> (&'static str, [Play; 2]) {
     (M::NAME, [differential::local::<M>, on_redis::<M>])
@@ -104,7 +97,7 @@ fn main() -> ExitCode {
     println!("strategy        traces      steps        differences  seconds");
     let is_chosen = |name: &str| plan.strategy.as_deref().is_none_or(|chosen| chosen == name);
     let mut differences = 0;
-    for (name, plays) in STRATEGIES {
+    for &(name, plays) in STRATEGIES {
         if is_chosen(name) {
             differences += soak(&plan, name, plays[plan.provider as usize]);
         }

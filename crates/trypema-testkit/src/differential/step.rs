@@ -88,9 +88,13 @@ impl<L> Step<L> {
             Verb::Take(cost) => Reply::Answer(subject.take(key, limit, cost)),
             Verb::Peek(cost) => Reply::Answer(subject.peek(key, limit, cost)),
             Verb::TakeUpTo(cost) => Reply::UpTo(subject.take_up_to(key, limit, cost)),
-            Verb::Reserve { cost, lease_us } => Reply::Reserved(subject.reserve(key, limit, cost, lease_us)),
+            Verb::Reserve { cost, lease_us } => {
+                Reply::Reserved(subject.take_with_receipt(key, limit, cost, lease_us))
+            }
             Verb::TakePostpaid(cost) => Reply::Answer(subject.take_postpaid(key, limit, cost)),
-            Verb::ReservePostpaid(cost) => Reply::Reserved(subject.reserve_postpaid(key, limit, cost)),
+            Verb::ReservePostpaid(cost) => {
+                Reply::Reserved(subject.take_postpaid_with_receipt(key, limit, cost))
+            }
             Verb::Debit(cost) => Reply::Answer(subject.debit(key, limit, cost)),
             Verb::Refund(receipt) => Reply::GivenBack(subject.refund(key, limit, receipt)),
             Verb::RefundUnits(units) => Reply::GivenBack(subject.refund_units(key, limit, units)),

@@ -3,20 +3,20 @@
 //! The state of an instance and the grants of the store are the library's own code
 //! ([`Holding`](trypema::hybrid::Holding) and [`Leasable::lease`]). Everything around them is virtual:
 //! clocks that differ, messages that are late, overtake each other or get lost, stores that freeze or lose
-//! data, instances that crash. A [`Journal`] records what happened, and a [`Law`] checks that the limit was
+//! data, instances that crash. A [`Journal`] records what happened, and a [`Invariant`] checks that the limit was
 //! not exceeded.
 //!
 //! ```
 //! use std::time::Duration;
 //! use trypema::strategy::{Absolute, AbsoluteLimit};
-//! use trypema_testkit::simulator::fleet::{Fleet, Legal, Network, Offer};
+//! use trypema_testkit::simulator::fleet::{Fleet, HasInvariant, Network, Offer};
 //!
 //! let limit = AbsoluteLimit::per_window(100, Duration::from_secs(10))?;
 //! let fleet = Fleet::<Absolute>::new(limit).instances(3).network(Network::of_millis(0, 2));
 //! let offers = (0..3_000).map(|n| Offer { after_us: n * 10_000, instance: (n % 3) as u32, key: 0, cost: 1 });
 //! let journal = fleet.run(offers);
 //!
-//! assert_eq!(Absolute::law(&limit).broken_by(&journal.of_key(0)), None);
+//! assert_eq!(Absolute::invariant(&limit).violation_in(&journal.of_key(0)), None);
 //! assert!(journal.admitted() > 280);
 //! # Ok::<(), trypema::TrypemaError>(())
 //! ```
@@ -24,8 +24,8 @@
 pub mod chaos;
 mod fault;
 mod instance;
+mod invariant;
 mod journal;
-mod law;
 mod local_clock;
 mod measures;
 mod message;
@@ -34,9 +34,9 @@ mod store;
 mod traffic;
 mod world;
 
-pub use fault::{Fault, Mishap};
+pub use fault::{Fault, ScheduledFault};
+pub use invariant::{Broken, HasInvariant, Invariant, Refill};
 pub use journal::{Admission, Fate, Forgotten, Granted, Held, Journal, KeyJournal, Offered, Requests};
-pub use law::{Broken, Law, Legal, Refill};
 pub use local_clock::LocalClock;
 pub use measures::Measures;
 pub use network::Network;
@@ -84,7 +84,7 @@ pub struct Fleet<S: Leasable> {
     /// The number of parts that each key is split into; 1 for no split. The limits are those of a part.
     pub parts: u32,
     /// The faults.
-    pub mishaps: Vec<Mishap>,
+    pub faults: Vec<ScheduledFault>,
     /// The interval at which held units are sampled; 0 for never.
     pub sample_us: u64,
     /// The seed of all randomness of the network.
@@ -105,7 +105,7 @@ impl<S: Leasable> Fleet<S> {
             clocks: vec![LocalClock::PERFECT],
             network: Network::of_millis(0, 0),
             parts: 1,
-            mishaps: Vec::new(),
+            faults: Vec::new(),
             sample_us: 0,
             seed: 0,
         }

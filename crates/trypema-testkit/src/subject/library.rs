@@ -96,10 +96,10 @@ impl<M: LocalStrategy, P: Provides<M>> Subject for LibrarySubject<M, P> {
         UpTo { units: granted.units, answer: answer::<M>(&granted.decision) }
     }
 
-    fn reserve(&mut self, key: &str, limit: &M::Limit, cost: u64, lease_us: u64) -> Reserved {
+    fn take_with_receipt(&mut self, key: &str, limit: &M::Limit, cost: u64, lease_us: u64) -> Reserved {
         let lease = Lease { cost, lease: Duration::from_micros(lease_us) };
         let limit = M::limit(limit);
-        let (decision, receipt) = self.provider.verbs().reserve_for(key, &limit, lease);
+        let (decision, receipt) = self.provider.verbs().take_with_receipt_for(key, &limit, lease);
         Reserved { answer: answer::<M>(&decision), receipt: self.keep(receipt) }
     }
 
@@ -107,9 +107,9 @@ impl<M: LocalStrategy, P: Provides<M>> Subject for LibrarySubject<M, P> {
         answer::<M>(&self.provider.verbs().take_postpaid(key, &M::limit(limit), cost))
     }
 
-    fn reserve_postpaid(&mut self, key: &str, limit: &M::Limit, cost: u64) -> Reserved {
+    fn take_postpaid_with_receipt(&mut self, key: &str, limit: &M::Limit, cost: u64) -> Reserved {
         let limit = M::limit(limit);
-        let (decision, receipt) = self.provider.verbs().reserve_postpaid(key, &limit, cost);
+        let (decision, receipt) = self.provider.verbs().take_postpaid_with_receipt(key, &limit, cost);
         Reserved { answer: answer::<M>(&decision), receipt: self.keep(receipt) }
     }
 

@@ -72,7 +72,7 @@ impl<M: Model> Subject for ModelSubject<M> {
         UpTo { units, answer }
     }
 
-    fn reserve(&mut self, key: &str, limit: &M::Limit, cost: u64, lease_us: u64) -> Reserved {
+    fn take_with_receipt(&mut self, key: &str, limit: &M::Limit, cost: u64, lease_us: u64) -> Reserved {
         let ask = Ask { stamp: (self.now_us + lease_us) as i64, ..self.ask(cost) };
         self.reserve_ask(key, limit, ask)
     }
@@ -82,7 +82,7 @@ impl<M: Model> Subject for ModelSubject<M> {
         self.key(key).take(limit, ask).answer
     }
 
-    fn reserve_postpaid(&mut self, key: &str, limit: &M::Limit, cost: u64) -> Reserved {
+    fn take_postpaid_with_receipt(&mut self, key: &str, limit: &M::Limit, cost: u64) -> Reserved {
         let ask = Ask { needed: 1, ..self.ask(cost) };
         self.reserve_ask(key, limit, ask)
     }

@@ -31,14 +31,15 @@ pub(super) fn core<S: Modelled, V: Verbs<S> + ?Sized>(
             S::answer(&most.decision).headed(Head::Granted(most.units))
         }
         Verb::Reserve { cost, name, lease } => {
-            let (decision, receipt) = limiter.reserve_for(key, limit, Lease { cost: *cost, lease: *lease });
+            let (decision, receipt) =
+                limiter.take_with_receipt_for(key, limit, Lease { cost: *cost, lease: *lease });
             let answer = stamped(S::answer(&decision), call, receipt.as_ref().map(V::recorded_at));
             receipts.insert(name.clone(), receipt);
             answer
         }
         Verb::Postpaid(cost) => S::answer(&limiter.take_postpaid(key, limit, *cost)),
         Verb::ReservePostpaid { cost, name } => {
-            let (decision, receipt) = limiter.reserve_postpaid(key, limit, *cost);
+            let (decision, receipt) = limiter.take_postpaid_with_receipt(key, limit, *cost);
             let answer = stamped(S::answer(&decision), call, receipt.as_ref().map(V::recorded_at));
             receipts.insert(name.clone(), receipt);
             answer

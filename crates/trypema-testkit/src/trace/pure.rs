@@ -63,11 +63,11 @@ impl<S: Modelled> Keys<S> {
             Verb::UpTo(cost) => self.up_to(limit, key, Call::new(now, *cost)),
             Verb::Reserve { cost, name, lease } => {
                 let call = Call::new(now, *cost).with_stamp(now + *lease);
-                self.reserve(limit, key, call, name)
+                self.take_with_receipt(limit, key, call, name)
             }
             Verb::Postpaid(cost) => self.take(limit, key, Call::new(now, *cost).postpaid()).0,
             Verb::ReservePostpaid { cost, name } => {
-                self.reserve(limit, key, Call::new(now, *cost).postpaid(), name)
+                self.take_with_receipt(limit, key, Call::new(now, *cost).postpaid(), name)
             }
             Verb::Debit(cost) => self.take(limit, key, Call::new(now, *cost).debit()).0,
             Verb::Refund(name) => self.refund_receipt(limit, key, now, name)?,
@@ -113,7 +113,7 @@ impl<S: Modelled> Keys<S> {
         }
     }
 
-    fn reserve(&mut self, limit: &S::Limit, key: &str, call: Call, name: &str) -> Answer {
+    fn take_with_receipt(&mut self, limit: &S::Limit, key: &str, call: Call, name: &str) -> Answer {
         let (answer, recorded) = self.take(limit, key, call);
         let Some((recorded, units)) = recorded else {
             return answer;

@@ -10,9 +10,38 @@ use super::{Check, MultiDecision};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
+use crate::strategy::{Effect, Payment, Spend};
 
 /// The decision on one check, or the failure of its store.
 pub(crate) type CheckResult = Result<Decision, TrypemaError>;
+
+/// Decides one check by itself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DecideRequest<'a> {
+    pub(crate) check: Check<'a>,
+    pub(crate) effect: Effect,
+    pub(crate) payment: Payment,
+}
+
+impl<'a> DecideRequest<'a> {
+    pub(crate) fn new(effect: Effect, check: Check<'a>) -> Self {
+        Self { check, effect, payment: check.payment() }
+    }
+
+    pub(crate) fn all(effect: Effect, checks: &[Check<'a>]) -> Vec<Self> {
+        checks.iter().map(|check| Self::new(effect, *check)).collect()
+    }
+
+    /// Records the cost even if nothing is left. The decision is allowed, and shows what is left afterwards. (An abuse
+    /// limit counts an attempt as usual.)
+    pub(crate) fn debit(check: Check<'a>) -> Self {
+        Self { payment: Payment::Debit, ..Self::new(Effect::Take, check) }
+    }
+
+    pub(crate) fn spend(&self) -> Spend {
+        Spend { cost: self.check.cost, payment: self.payment }
+    }
+}
 
 /// The checks of one request.
 #[derive(Clone, Copy)]
@@ -21,26 +50,28 @@ pub(crate) struct TakeRequest<'a> {
     pub(crate) checks: &'a [Check<'a>],
     /// Checks that are each taken on their own, whatever the results of the others.
     pub(crate) independent: &'a [Check<'a>],
-    /// One entry per check of `checks`; a missing entry means [`IfUnreachable::Stop`].
-    pub(crate) if_unreachable: &'a [IfUnreachable],
+    /// Whether the other checks may be spent although the server of a check of `checks` is unreachable: the failure policy
+    /// decides that one. A missing entry means that nothing is spent.
+    pub(crate) may_fail: &'a [bool],
     pub(crate) receipts: Receipts,
     pub(crate) deadline: Deadline,
 }
 
-impl TakeRequest<'_> {
-    /// Returns whether the request continues if the check at `index` fails.
-    pub(crate) fn if_unreachable(&self, index: usize) -> IfUnreachable {
-        self.if_unreachable.get(index).copied().unwrap_or(IfUnreachable::Stop)
+impl<'a> TakeRequest<'a> {
+    /// Returns a request that takes `checks` or, if one of them fails, nothing.
+    pub(crate) fn new(checks: &'a [Check<'a>], deadline: Deadline) -> Self {
+        Self { checks, independent: &[], may_fail: &[], receipts: Receipts::Unwanted, deadline }
     }
-}
 
-/// Whether the other checks may be spent although the server of this one is unreachable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum IfUnreachable {
-    /// Spend nothing.
-    Stop,
-    /// Spend the others; the failure policy decides this one.
-    Continue,
+    /// Whether it has no checks.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.checks.is_empty() && self.independent.is_empty()
+    }
+
+    /// Returns whether the request continues if the check at `index` fails.
+    pub(crate) fn may_fail(&self, index: usize) -> bool {
+        self.may_fail.get(index).copied().unwrap_or(false)
+    }
 }
 
 /// Whether the caller may refund the takes later.
@@ -53,7 +84,7 @@ pub(crate) enum Receipts {
 /// The results of a [`TakeRequest`].
 ///
 /// The checks of `checks` were spent if every decision allows and every failure was
-/// [`IfUnreachable::Continue`]; otherwise none was.
+/// allowed by `may_fail`; otherwise none was.
 #[derive(Debug)]
 pub(crate) struct TakeResponse<R> {
     /// One entry per check of `checks`. `None` for a check that failed, or that was skipped because another

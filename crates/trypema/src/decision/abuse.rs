@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Decision;
+use crate::clock::Timestamp;
 
 /// The window of an abuse limit that blocks a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -29,14 +30,21 @@ impl BlockScope {
 pub struct Attempts {
     short: u16,
     long: u16,
+    /// The end of the block in force, in microseconds; 0 for none. As bytes, it needs no padding.
+    block_ends_at: [u8; 8],
 }
 
 impl Attempts {
     /// Returns the counts. They fit: a limit keeps at most as many attempts as its larger threshold, which is
     /// far below `u16::MAX`.
-    pub(crate) fn new(short_count: u64, long_count: u64) -> Self {
+    pub(crate) fn new(short_count: u64, long_count: u64, block_ends_at: Timestamp) -> Self {
         let count = |count: u64| u16::try_from(count).unwrap_or(u16::MAX);
-        Self { short: count(short_count), long: count(long_count) }
+        let block_ends_at = block_ends_at.as_micros().to_ne_bytes();
+        Self { short: count(short_count), long: count(long_count), block_ends_at }
+    }
+
+    pub(super) fn block_ends_at(self) -> Timestamp {
+        Timestamp::derived(u64::from_ne_bytes(self.block_ends_at))
     }
 
     /// Returns the attempts in the short window, including this one if it counted.
@@ -105,7 +113,7 @@ impl LimiterDecision {
 pub struct AbuseDecision {
     pub(crate) core: Decision,
     pub(crate) scope: Option<BlockScope>,
-    pub(crate) block_ends_at: crate::clock::Timestamp,
+    pub(crate) block_ends_at: Timestamp,
     pub(crate) short_count: u64,
     pub(crate) long_count: u64,
 }

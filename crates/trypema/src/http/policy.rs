@@ -4,8 +4,7 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use super::headers::rounded_up;
-use crate::clock::{ClockSource, Timestamp};
-use crate::decision::{Decision, DecisionTime};
+use crate::decision::Decision;
 
 /// A limit and its decision, as shown in headers and problems.
 ///
@@ -97,25 +96,7 @@ impl Policy<'_> {
         if self.decision.is_never() && (self.decision.limit() == 0 || self.unit.is_held()) {
             return None;
         }
-        if self.unit.is_held() {
-            return Some(rounded_up(self.reset_after()));
-        }
-        Some(self.soon_reset_seconds().unwrap_or_else(|| rounded_up(self.reset_after())))
-    }
-
-    /// Returns the seconds until the full quota is available, without reading the precise clock. Only for an
-    /// allowed request whose decision did not read it either, and only if all moments in the span of the
-    /// coarse clock give the same number of seconds.
-    fn soon_reset_seconds(&self) -> Option<u64> {
-        let Decision { is_allowed, decided_at, resets_at, .. } = *self.decision;
-        let now = ClockSource::System.recent();
-        if !is_allowed || decided_at != DecisionTime::in_span(now) {
-            return None;
-        }
-        let seconds_from =
-            |now: Timestamp| resets_at.as_micros().saturating_sub(now.as_micros()).div_ceil(1_000_000);
-        let seconds = seconds_from(now.earliest);
-        (seconds == seconds_from(now.latest)).then_some(seconds)
+        Some(rounded_up(self.reset_after()))
     }
 
     fn tightness(&self) -> Tightness {
@@ -174,36 +155,3 @@ impl PartialEq for Share {
 }
 
 impl Eq for Share {}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::clock::{Clock, Span, SystemClock};
-
-    /// The result lies between the exact values before and after the call, whichever clock was read.
-    #[test]
-    fn seconds_of_a_decision_without_a_precise_time_are_exact() {
-        let vaguely = Span { earliest: Timestamp::from_micros(1), latest: Timestamp::from_micros(2) };
-        for tenths_of_ms in (0..30_000).step_by(7) {
-            let start = SystemClock.now();
-            let resets_at = start + Duration::from_micros(100 * tenths_of_ms);
-            let not_before = Timestamp::default();
-            let decided_at = DecisionTime::in_span(vaguely);
-            let decision = Decision {
-                is_allowed: true,
-                attempts: None,
-                limit: 9,
-                remaining: 1,
-                not_before,
-                resets_at,
-                decided_at,
-            };
-            let policy =
-                Policy { name: "any", quota: 9, window: None, unit: QuotaUnit::Spent, decision: &decision };
-            let seconds = policy.reset_seconds().unwrap_or(u64::MAX);
-            let until =
-                |now: Timestamp| resets_at.as_micros().saturating_sub(now.as_micros()).div_ceil(1_000_000);
-            assert!((until(SystemClock.now())..=until(start)).contains(&seconds), "{tenths_of_ms} {seconds}");
-        }
-    }
-}

@@ -37,6 +37,8 @@ pub struct Problem {
     violated_policies: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    block_ends_after: Option<u64>,
     #[serde(skip)]
     code: ErrorCode,
 }
@@ -65,6 +67,7 @@ impl Problem {
             detail: None,
             violated_policies: Vec::new(),
             retry_after: None,
+            block_ends_after: None,
             code,
         }
     }
@@ -77,6 +80,7 @@ impl Problem {
     /// all denials because the store failed; then no policy is violated.
     pub fn denied<'a>(policies: impl IntoIterator<Item = Policy<'a>>) -> Option<Self> {
         let (mut code, mut names, mut wait) = (None, Vec::new(), Some(Duration::ZERO));
+        let mut block_ends_after = None;
         for Policy { name, decision, .. } in policies {
             if decision.is_allowed() {
                 continue;
@@ -89,8 +93,11 @@ impl Problem {
                 }
             }
             wait = wait.zip(decision.retry_after()).map(|(longest, wait)| longest.max(wait));
+            block_ends_after = block_ends_after.max(decision.block_ends_after());
         }
-        let problem = Self::new(code?).with_violated_policies(names);
+        let problem = Self::new(code?)
+            .with_violated_policies(names)
+            .with_block_end(block_ends_after.map(whole_seconds));
         Some(match wait {
             Some(wait) => problem.with_retry_after(whole_seconds(wait)),
             None => problem.with_detail("The cost of the request exceeds the limit."),
@@ -110,6 +117,11 @@ impl Problem {
     pub fn with_retry_after(self, seconds: u64) -> Self {
         let detail = self.detail.or_else(|| Some(Cow::Owned(try_again_in(seconds))));
         Self { retry_after: Some(seconds), detail, ..self }
+    }
+
+    /// Adds the seconds until the block of an abuse limit ends, to `block_ends_after`.
+    pub(super) fn with_block_end(self, seconds: Option<u64>) -> Self {
+        Self { block_ends_after: seconds, ..self }
     }
 
     /// Sets the detail, a sentence for people.

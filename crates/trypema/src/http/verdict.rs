@@ -87,12 +87,18 @@ impl Problem {
         }
         let denying = Policy::of_verdict(verdict).filter(|policy| !policy.decision.is_allowed());
         let problem = Self::new(ErrorCode::of_verdict(verdict))
-            .with_violated_policies(denying.map(|Policy { name, .. }| name));
+            .with_violated_policies(denying.map(|Policy { name, .. }| name))
+            .with_block_end(block_ends_after(verdict).map(whole_seconds));
         Some(match verdict.retry_after() {
             Some(wait) => problem.with_retry_after(whole_seconds(wait)),
             None => problem.with_detail(never_detail(verdict)),
         })
     }
+}
+
+/// Returns the time until the last block of the abuse rules that deny a request ends.
+fn block_ends_after(verdict: &Verdict) -> Option<Duration> {
+    verdict.rules().filter(RuleDecision::is_denying).filter_map(|rule| rule.decision.block_ends_after()).max()
 }
 
 /// Returns the reason why a retry of a denied request cannot succeed.

@@ -15,13 +15,13 @@
 
 mod instance;
 mod lease_request;
+mod limiter_state;
 mod queue;
-mod shared;
 mod sweeper;
 
 pub(super) use instance::Instance;
 pub(super) use lease_request::{FinishInBackground, LeaseRequest};
-pub(super) use shared::{OutcomeAt, Shared};
+pub(super) use limiter_state::LimiterState;
 pub(super) use sweeper::{Background, LeasedKeys};
 
 use std::sync::{Arc, Weak};

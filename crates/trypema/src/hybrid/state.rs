@@ -11,27 +11,8 @@ mod leases;
 mod pace;
 mod table;
 
-use crate::redis::RedisKey;
-
 pub use bound::HybridBound;
 pub use call_frequency::CallTally;
-pub use holding::{Holding, LeaseDecision, LocalDecision, Maintenance, RequestTiming, TimedGrant};
+pub use holding::{Holding, LeaseDecision, LocalDecision, Maintenance, RequestTiming};
 pub use pace::Pace;
-pub(super) use table::{LeaseRequestResult, Table, TableEntry};
-
-/// The arguments of a take.
-#[derive(Debug)]
-pub(super) struct TakeArgs<'a, L> {
-    pub(super) key: &'a RedisKey,
-    pub(super) limit: &'a L,
-    pub(super) cost: u64,
-}
-
-/// Implemented by hand, because the derived implementations would require `L: Copy`.
-impl<L> Clone for TakeArgs<'_, L> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<L> Copy for TakeArgs<'_, L> {}
+pub(super) use table::{Table, TableEntry};

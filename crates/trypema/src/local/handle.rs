@@ -1,12 +1,10 @@
 //! A borrowed handle to one key.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use super::limiter::LocalLimiter;
 use super::map::HashedKey;
 use crate::strategy::Strategy;
 
-/// A handle to one key of a limiter. It hashes the key once, and remembers its position in the table.
+/// A handle to one key of a limiter. It hashes the key once.
 ///
 /// ```
 /// use std::time::Duration;
@@ -24,13 +22,11 @@ pub struct LocalKeyHandle<'a, S: Strategy> {
     limiter: &'a LocalLimiter<S>,
     text: &'a str,
     key: HashedKey<'a>,
-    /// The position at which the key was last found. It is only a hint.
-    bucket: AtomicUsize,
 }
 
 impl<'a, S: Strategy> LocalKeyHandle<'a, S> {
     pub(super) fn new(limiter: &'a LocalLimiter<S>, text: &'a str) -> Self {
-        Self { limiter, text, key: limiter.map.hash_key(text), bucket: AtomicUsize::new(usize::MAX) }
+        Self { limiter, text, key: limiter.map.hash_key(text) }
     }
 
     /// Takes like [`LocalLimiter::take`].
@@ -41,14 +37,10 @@ impl<'a, S: Strategy> LocalKeyHandle<'a, S> {
             return limiter.take(self.text, limit, cost);
         }
         let shard = &mut *limiter.map.shard(self.key.hash);
-        if let Some(state) = shard.state_at(self.bucket.load(Ordering::Relaxed), &self.key.key) {
+        if let Some(state) = shard.find(self.key.hash, &self.key.key) {
             return limiter.take_known(state, limit, cost).decision(limit);
         }
-        let found = limiter.take_new(shard, &self.key, limit, cost);
-        if let Some(place) = shard.bucket_index(self.key.hash, &self.key.key) {
-            self.bucket.store(place, Ordering::Relaxed);
-        }
-        found.decision(limit)
+        limiter.take_new(shard, &self.key, limit, cost).decision(limit)
     }
 
     /// Peeks like [`LocalLimiter::peek`].

@@ -16,22 +16,22 @@ const MAX_BYTES: usize = 255;
 /// any key that is stored as it is, so the two cannot collide.
 const DIGEST_START: usize = MAX_BYTES - 31;
 
-const INLINE: usize = 22;
+const INLINE: usize = 21;
 
 #[derive(Debug)]
 pub(super) enum StoredKey {
-    Inline { len: u8, bytes: [u8; INLINE] },
-    Heap(Box<[u8]>),
+    Inline { has_returned: bool, len: u8, bytes: [u8; INLINE] },
+    Heap { has_returned: bool, bytes: Box<[u8]> },
 }
 
 impl StoredKey {
     pub(super) fn new(key: &[u8]) -> Self {
         if key.len() > INLINE {
-            return Self::Heap(key.into());
+            return Self::Heap { has_returned: false, bytes: key.into() };
         }
         let mut bytes = [0; INLINE];
         bytes[..key.len()].copy_from_slice(key);
-        Self::Inline { len: key.len() as u8, bytes }
+        Self::Inline { has_returned: false, len: key.len() as u8, bytes }
     }
 
     #[inline]
@@ -42,8 +42,16 @@ impl StoredKey {
     #[inline]
     pub(super) fn as_bytes(&self) -> &[u8] {
         match self {
-            Self::Inline { len, bytes } => bytes.get(..usize::from(*len)).unwrap_or(bytes),
-            Self::Heap(bytes) => bytes,
+            Self::Inline { len, bytes, .. } => bytes.get(..usize::from(*len)).unwrap_or(bytes),
+            Self::Heap { bytes, .. } => bytes,
+        }
+    }
+
+    /// Whether the key was called again, since it was stored or this was set to false.
+    #[inline(always)]
+    pub(super) fn has_returned(&mut self) -> &mut bool {
+        match self {
+            Self::Inline { has_returned, .. } | Self::Heap { has_returned, .. } => has_returned,
         }
     }
 }

@@ -73,7 +73,7 @@ pub(crate) struct TimedOutcome<S: Strategy> {
 
 impl<S: Strategy> TimedOutcome<S> {
     #[inline(always)]
-    pub(super) fn decision(self, limit: &S::Limit) -> S::Decision<'_> {
+    pub(crate) fn decision(self, limit: &S::Limit) -> S::Decision<'_> {
         S::decision(limit, self.outcome, self.decided_at)
     }
 }
@@ -161,26 +161,26 @@ impl<S: Strategy> LocalLimiter<S> {
     /// let windows = rl.local().fixed_window();
     /// let limit = FixedWindowLimit::new(10, Duration::from_secs(3600))?;
     ///
-    /// let receipt = windows.reserve("ann", &limit, 4).receipt.expect("it fits");
+    /// let receipt = windows.take_with_receipt("ann", &limit, 4).receipt.expect("it fits");
     /// assert_eq!(windows.refund("ann", &limit, &receipt), 4);
     /// assert_eq!(windows.refund("ann", &limit, &receipt), 0); // once is enough
     /// # Ok::<(), trypema::TrypemaError>(())
     /// ```
-    pub fn reserve<'l>(
+    pub fn take_with_receipt<'l>(
         &self,
         key: &str,
         limit: &'l S::Limit,
         cost: u64,
     ) -> DecisionWithReceipt<S::Decision<'l>> {
-        self.reserve_for(key, limit, cost, Duration::ZERO)
+        self.take_with_receipt_for(key, limit, cost, Duration::ZERO)
     }
 
     /// Reserves units that may be spent until `lease` has passed, and otherwise works like
-    /// [`LocalLimiter::reserve`].
+    /// [`LocalLimiter::take_with_receipt`].
     ///
     /// The units count from now on, as if they were spent at the end of the lease, or at the end of an aligned
     /// window if that is sooner (see [`LocalReceipt::recorded_at`]). So no interval of a window's length exceeds the limit.
-    pub fn reserve_for<'l>(
+    pub fn take_with_receipt_for<'l>(
         &self,
         key: &str,
         limit: &'l S::Limit,
@@ -260,8 +260,7 @@ impl<S: Strategy> LocalLimiter<S> {
         self.map.remove(shard, &key)
     }
 
-    /// Returns a handle to `key` that skips hashing and the lookup, for callers that check one key in a tight
-    /// loop.
+    /// Returns a handle to `key` that skips hashing, for callers that check one key in a tight loop.
     pub fn key<'a>(&'a self, key: &'a str) -> LocalKeyHandle<'a, S> {
         LocalKeyHandle::new(self, key)
     }
@@ -318,14 +317,8 @@ impl<S: Strategy> LocalLimiter<S> {
         let now = self.clock.now();
         let call = spend.at(now);
         let outcome = match shard.find(key.hash, &key.key) {
-            Some(state) => {
-                S::correct_time(state, now);
-                S::decide(limit, state, call)
-            }
-            None => {
-                self.map.sweep(shard, now);
-                shard.peek_shared(limit, now, |state| S::decide(limit, state, call))
-            }
+            Some(state) => S::decide(limit, state, call),
+            None => shard.peek_shared(limit, now, |state| S::decide(limit, state, call)),
         };
         TimedOutcome { outcome, decided_at: DecisionTime::exactly(now) }
     }
@@ -357,23 +350,11 @@ impl<S: Strategy> LocalLimiter<S> {
         }
     }
 
-    /// Decides and records a take. Reads the precise time only if it matters.
+    /// Decides and records a take.
     #[inline(always)]
     pub(super) fn take_known(&self, state: &mut S::State, limit: &S::Limit, cost: u64) -> TimedOutcome<S> {
-        let now = if S::needs_exact_time(limit, state, cost) {
-            self.clock.now()
-        } else {
-            let span = self.clock.recent();
-            if let Some(outcome) = S::take_within(limit, state, span, cost) {
-                return TimedOutcome { outcome, decided_at: DecisionTime::in_span(span) };
-            }
-            self.clock.narrow(span)
-        };
-        S::correct_time(state, now);
-        let call = Call::new(now, cost);
-        let outcome = S::decide(limit, state, call);
-        S::commit(limit, state, call, &outcome);
-        TimedOutcome { outcome, decided_at: DecisionTime::exactly(now) }
+        let now = self.clock.now();
+        TimedOutcome { outcome: S::take(limit, state, now, cost), decided_at: DecisionTime::exactly(now) }
     }
 
     #[cold]
@@ -409,7 +390,6 @@ impl<S: Strategy> LocalLimiter<S> {
     ) -> R {
         let KeyCall { key, limit, now } = call;
         if let Some(state) = shard.find(key.hash, &key.key) {
-            S::correct_time(state, now);
             return change(state);
         }
         self.map.sweep(shard, now);

@@ -14,9 +14,9 @@ use loom::sync::Arc;
 use loom::thread;
 
 use super::limiter::LocalLimiter;
-use super::lock::Lock;
 use super::map::{Bound, WhenFull};
 use crate::clock::{ClockSource, ManualClock};
+use crate::low_level::Lock;
 use crate::strategy::{FixedWindow, FixedWindowLimit, Strategy, TokenBucket, TokenBucketLimits, TokenLimit};
 
 /// The largest number of preemptions: few enough that the exploration ends, and enough for every race of two
@@ -241,7 +241,7 @@ fn loom_a_reset_meets_a_sweep() {
 fn loom_a_receipt_is_good_once() {
     explore(|| {
         let limiter = few_shards::<FixedWindow>(8);
-        let receipt = limiter.reserve("ann", &fixed(2), 2).receipt.unwrap();
+        let receipt = limiter.take_with_receipt("ann", &fixed(2), 2).receipt.unwrap();
         let shared = Arc::clone(&limiter);
         let given_back = Arc::new(Lock::new(0));
         let total = Arc::clone(&given_back);

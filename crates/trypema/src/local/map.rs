@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::key::KeyHasher;
-use super::lock::{Lock, LockGuard};
 use super::shard::Shard;
 use crate::clock::Timestamp;
+use crate::low_level::{Lock, LockGuard};
 use crate::strategy::Strategy;
 
 /// The largest number of shards: enough that threads rarely contend, and that growing one shard takes
@@ -147,10 +147,11 @@ impl<S: Strategy> StateMap<S> {
         }
     }
 
-    /// Forgets a few of the keys in `shard` that no longer matter.
+    /// Prepares `shard` for a new key: forgets keys that no longer matter, if the shard would have to grow or the
+    /// number of keys is at its bound.
     pub(super) fn sweep(&self, shard: &mut Shard<S>, now: Timestamp) {
-        let forgotten = shard.sweep(now);
-        self.count_removed(forgotten);
+        let is_at_bound = self.bound.is_some_and(|bound| self.len.load(Ordering::Relaxed) >= bound.max_keys);
+        self.count_removed(if is_at_bound { shard.sweep(now) } else { shard.make_room(now) });
     }
 
     /// Gives a key that is not in `shard` a state of its own, if the number of keys is bounded and there is

@@ -71,7 +71,10 @@ impl LocalRateLimiterProvider {
     }
 
     /// Takes like [`take_all`](Self::take_all), and returns receipts for [`refund_all`](Self::refund_all).
-    pub fn reserve_all(&self, checks: &[Check<'_>]) -> Result<MultiDecision<LocalReceipt>, TrypemaError> {
+    pub fn take_all_with_receipts(
+        &self,
+        checks: &[Check<'_>],
+    ) -> Result<MultiDecision<LocalReceipt>, TrypemaError> {
         self.take_checks(checks, TakeOptions { with_receipts: true, ..TakeOptions::default() })
     }
 
@@ -89,7 +92,7 @@ impl LocalRateLimiterProvider {
         Ok(MultiDecision { is_allowed, decisions, receipts: Vec::new() })
     }
 
-    /// Refunds the takes of `receipts`, which [`reserve_all`](Self::reserve_all) returned for the same
+    /// Refunds the takes of `receipts`, which [`take_all_with_receipts`](Self::take_all_with_receipts) returned for the same
     /// checks.
     pub fn refund_all(&self, checks: &[Check<'_>], receipts: &[Option<LocalReceipt>]) {
         for (check, receipt) in checks.iter().zip(receipts) {
@@ -238,10 +241,7 @@ fn decide<S: Listed>(
         let Some(limit) = S::limit_of(location.check.limit) else { continue };
         let call = location.check.spend().at(pass.now);
         let outcome = match shard.find(location.key.hash, &location.key.key) {
-            Some(state) => {
-                S::correct_time(state, call.now);
-                S::decide(limit, state, call)
-            }
+            Some(state) => S::decide(limit, state, call),
             None => shared.decide(shard, limit, call),
         };
         pass.result.is_allowed &= S::is_admitted(&outcome);

@@ -28,7 +28,7 @@ impl LocalReceipt {
     }
 
     /// Returns the time at which the units are counted. Units of
-    /// [`LocalLimiter::reserve_for`](super::LocalLimiter::reserve_for) may be spent until then, and no
+    /// [`LocalLimiter::take_with_receipt_for`](super::LocalLimiter::take_with_receipt_for) may be spent until then, and no
     /// longer.
     pub fn recorded_at(&self) -> Timestamp {
         self.recorded

@@ -31,7 +31,7 @@ use crate::strategy::{
 use crate::units::MAX_EXACT;
 
 impl LocalRateLimiterProvider {
-    pub(super) fn reserve_by_name(
+    pub(crate) fn reserve_by_name(
         &self,
         request: ReserveRequest<'_>,
     ) -> Result<ReserveResponse, TrypemaError> {
@@ -203,7 +203,7 @@ impl LocalRateLimiterProvider {
         })
     }
 
-    pub(super) fn settle(&self, settlement: &SettleRequest<'_>) -> SettledCheck {
+    pub(crate) fn settle(&self, settlement: &SettleRequest<'_>) -> SettledCheck {
         let SettleRequest { check, id, ending, is_remembered } = settlement;
         if let Ending::Undone { attempt, marked_for } = *ending {
             return self.undo(check, ReserveAttempt { id: *id, number: attempt }, marked_for);
@@ -283,7 +283,7 @@ impl LocalRateLimiterProvider {
         })
     }
 
-    pub(super) fn renew(&self, renewal: &RenewRequest<'_>) -> Option<RenewedCheck> {
+    pub(crate) fn renew(&self, renewal: &RenewRequest<'_>) -> Option<RenewedCheck> {
         let RenewRequest { check, id, ttl } = renewal;
         let (location, now) = (self.locate_table(check), self.now());
         let mut shard = location.map.shard_at(location.shard);
@@ -294,7 +294,7 @@ impl LocalRateLimiterProvider {
         Some(RenewedCheck { was_left, expires_in: *ttl })
     }
 
-    pub(super) fn holders_of(&self, check: &Check<'_>) -> Vec<HeldReservation> {
+    pub(crate) fn holders_of(&self, check: &Check<'_>) -> Vec<HeldReservation> {
         let (location, now) = (self.locate_table(check), self.now());
         let mut shard = location.map.shard_at(location.shard);
         let Some(table) = shard.find(location.key.hash, &location.key.key) else { return Vec::new() };
@@ -302,7 +302,7 @@ impl LocalRateLimiterProvider {
     }
 
     /// Forgets a counter and its reservations. Returns whether there were any.
-    pub(super) fn reset_with_reservations(&self, check: &Check<'_>) -> bool {
+    pub(crate) fn reset_with_reservations(&self, check: &Check<'_>) -> bool {
         let location = self.locate_table(check);
         let mut shard = location.map.shard_at(location.shard);
         // A table from which everything was released is as good as none.

@@ -1,4 +1,4 @@
-//! One shard of the map: a table of keys with their states. Each new key sweeps a small part of it.
+//! One shard of the map: a table of keys with their states. Keys that no longer matter stay until room is needed.
 
 use hashbrown::HashTable;
 
@@ -9,9 +9,16 @@ use super::receipt::RefundedReceipts;
 use crate::clock::Timestamp;
 use crate::strategy::Strategy;
 
-/// The number of slots that are swept when a new key arrives: more than the one that it fills, so that the
-/// table shrinks to the keys that still matter.
+/// The number of slots that are swept for a new key if the number of keys is at its bound: few, so that a flood of
+/// new keys stays cheap.
 const SWEPT_PER_MISS: usize = 8;
+
+/// The number of keys below which a table grows without forgetting any. All shards together then take 20 to 40 MB.
+const GROWS_FREELY: usize = 256;
+
+/// A table grows for keys that do not matter if one in so many of them returns. So it has at most so many times
+/// the keys that return.
+const RETURNING: usize = 8;
 
 /// The capacity above which a table releases memory when three quarters of it are unused.
 const SHRINK_ABOVE: usize = 64;
@@ -22,6 +29,14 @@ pub(super) struct StateEntry<S: Strategy> {
     pub(super) state: S::State,
 }
 
+impl<S: Strategy> StateEntry<S> {
+    #[inline(always)]
+    fn return_to(&mut self) -> &mut S::State {
+        *self.key.has_returned() = true;
+        &mut self.state
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Shard<S: Strategy> {
     table: HashTable<StateEntry<S>>,
@@ -30,31 +45,58 @@ pub(super) struct Shard<S: Strategy> {
     /// The receipts of this shard that were refunded.
     pub(super) refunded: Option<Box<RefundedReceipts>>,
     /// The slot at which the last sweep ended.
-    cursor: usize,
+    cursor: u32,
+    last_found: LastFound,
+}
+
+/// The slot at which a key was last found, in 20 bits, and 12 bits of the key's hash. It is only a hint: the key in the
+/// slot may be another one. The hash saves looking for that in memory that is not cached.
+#[derive(Debug, Clone, Copy)]
+struct LastFound(u32);
+
+impl LastFound {
+    const SLOT_BITS: u32 = 20;
+    const SLOTS: u32 = 1 << Self::SLOT_BITS;
+
+    #[inline(always)]
+    fn new(hash: u64, slot: usize) -> Self {
+        Self(Self::tag(hash) | slot as u32 % Self::SLOTS)
+    }
+
+    /// Returns the slot, if the hash may be that of the key.
+    #[inline(always)]
+    fn slot(self, hash: u64) -> Option<usize> {
+        let slot = self.0 ^ Self::tag(hash);
+        (slot < Self::SLOTS).then_some(slot as usize)
+    }
+
+    /// The hash's lowest bits also place keys in the table, so they tell neighbours apart.
+    #[inline(always)]
+    fn tag(hash: u64) -> u32 {
+        (hash as u32) << Self::SLOT_BITS
+    }
 }
 
 impl<S: Strategy> Default for Shard<S> {
     fn default() -> Self {
-        Self { table: HashTable::new(), overflow: None, refunded: None, cursor: 0 }
+        Self { table: HashTable::new(), overflow: None, refunded: None, cursor: 0, last_found: LastFound(0) }
     }
 }
 
 impl<S: Strategy> Shard<S> {
-    #[inline]
+    /// Returns the state of a key. The key that was found last is found again without a search.
+    #[inline(always)]
     pub(super) fn find(&mut self, hash: u64, key: &[u8]) -> Option<&mut S::State> {
-        self.table.find_mut(hash, |entry| entry.key.is(key)).map(|entry| &mut entry.state)
-    }
-
-    /// Returns the slot of a key. It is valid until the table changes.
-    pub(super) fn bucket_index(&self, hash: u64, key: &[u8]) -> Option<usize> {
-        self.table.find_bucket_index(hash, |entry| entry.key.is(key))
-    }
-
-    /// Returns the state in slot `bucket`, if it is still that of `key`.
-    #[inline]
-    pub(super) fn state_at(&mut self, bucket: usize, key: &[u8]) -> Option<&mut S::State> {
-        let entry = self.table.get_bucket_mut(bucket)?;
-        entry.key.is(key).then_some(&mut entry.state)
+        let is_at = |slot: usize| self.table.get_bucket(slot).is_some_and(|entry| entry.key.is(key));
+        let slot = match self.last_found.slot(hash).filter(|slot| is_at(*slot)) {
+            Some(slot) => slot,
+            None => {
+                let slot = self.table.find_bucket_index(hash, |entry| entry.key.is(key))?;
+                self.last_found = LastFound::new(hash, slot);
+                slot
+            }
+        };
+        self.table.get_bucket_mut(slot).map(StateEntry::return_to)
     }
 
     /// Returns the states that keys without room share, created when first used.
@@ -114,14 +156,36 @@ impl<S: Strategy> Shard<S> {
         }
     }
 
+    /// Prepares for a new key. If the table would have to grow, forgets the keys that are equivalent to fresh ones,
+    /// unless many of those have returned since the last time. Then it pays to keep them, and the table grows.
+    /// Returns the number of keys forgotten.
+    pub(super) fn make_room(&mut self, now: Timestamp) -> usize {
+        let before = self.table.len();
+        if before < self.table.capacity() || before < GROWS_FREELY {
+            return 0;
+        }
+        let is_fresh = |entry: &StateEntry<S>| S::fresh_from(&entry.state) <= now;
+        let (mut fresh, mut returned) = (0, 0);
+        for entry in self.table.iter_mut().filter(|entry| is_fresh(entry)) {
+            fresh += 1;
+            returned += usize::from(*entry.key.has_returned());
+        }
+        let are_kept = returned * RETURNING >= fresh;
+        self.table.retain(|entry| {
+            let has_returned = std::mem::take(entry.key.has_returned());
+            has_returned || are_kept || !is_fresh(entry)
+        });
+        before - self.table.len()
+    }
+
     /// Sweeps the next few slots: forgets the keys that are equivalent to fresh ones. Returns the number of
     /// keys forgotten.
     pub(super) fn sweep(&mut self, now: Timestamp) -> usize {
         let places = self.table.num_buckets();
         let mut forgotten = 0;
         for _ in 0..SWEPT_PER_MISS.min(places) {
-            self.cursor = if self.cursor + 1 < places { self.cursor + 1 } else { 0 };
-            if let Ok(entry) = self.table.get_bucket_entry(self.cursor)
+            self.cursor = (self.cursor + 1) % places as u32;
+            if let Ok(entry) = self.table.get_bucket_entry(self.cursor as usize)
                 && S::fresh_from(&entry.get().state) <= now
             {
                 entry.remove();
@@ -135,7 +199,7 @@ impl<S: Strategy> Shard<S> {
     /// Returns whether there was one.
     pub(super) fn evict(&mut self) -> bool {
         let places = self.table.num_buckets();
-        let next = (1..=places).map(|step| (self.cursor + step) % places);
+        let next = (1..=places).map(|step| (self.cursor as usize + step) % places);
         let found =
             next.filter_map(|place| Some((S::fresh_from(&self.table.get_bucket(place)?.state), place)));
         let Some((_, place)) = found.take(SWEPT_PER_MISS).min() else {
@@ -144,7 +208,7 @@ impl<S: Strategy> Shard<S> {
         match self.table.get_bucket_entry(place) {
             Ok(entry) => {
                 entry.remove();
-                self.cursor = place;
+                self.cursor = place as u32;
                 self.void_receipts();
                 true
             }

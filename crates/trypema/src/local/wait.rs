@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::limiter::LocalLimiter;
-use crate::strategy::Strategy;
-use crate::waiting::{WaitError, WaitState, WaitVerb};
+use crate::strategy::{Effect, Strategy};
+use crate::waiting::{WaitError, WaitState};
 
 impl<S: Strategy> LocalLimiter<S> {
     /// Waits until `cost` is admitted, for at most `patience`. The waiters of a key are served in the order
@@ -54,10 +54,10 @@ impl<S: Strategy> LocalLimiter<S> {
         cost: u64,
         patience: Duration,
     ) -> Result<S::Decision<'l>, WaitError> {
-        let run = |verb| async move {
-            Ok(match verb {
-                WaitVerb::Peek => self.peek(key, limit, cost),
-                WaitVerb::Take => self.take(key, limit, cost),
+        let run = |effect| async move {
+            Ok(match effect {
+                Effect::Peek => self.peek(key, limit, cost),
+                _ => self.take(key, limit, cost),
             })
         };
         let waiting = WaitState::new(self.clock.clone(), patience);

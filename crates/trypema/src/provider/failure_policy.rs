@@ -13,18 +13,14 @@
 //! A refund or reset that did not happen is never reported as done. Decisions made here are marked as such
 //! ([`Decision::is_substitute`]).
 
-#[cfg(feature = "tower")]
-use super::RefundResult;
-use super::{
-    AnyReceipt, CheckVerb, Fallback, OnStoreFailure, Provider, RecordMode, RecordRequest, RefundRequest,
-    SubstituteReservation,
-};
+use super::{AnyReceipt, OnStoreFailure, Provider, RefundRequest, SubstituteReservation};
 use crate::check::{
-    Check, CheckResult, Deadline, Failed, IfUnreachable, Receipts, TakeRequest, TakeResponse,
+    Check, CheckResult, Deadline, DecideRequest, Failed, Receipts, TakeRequest, TakeResponse,
 };
 use crate::decision::Decision;
 use crate::error::TrypemaError;
 use crate::reservation::{ReserveRequest, ReserveResponse, ReservedCheck};
+use crate::strategy::Effect;
 
 /// Returns the policy of the check at an index. `None` is the policy that the limiter was built with.
 pub(crate) type PolicyOf<'a> = dyn Fn(usize) -> Option<OnStoreFailure> + Sync + 'a;
@@ -35,23 +31,19 @@ pub(crate) fn as_built(_index: usize) -> Option<OnStoreFailure> {
     None
 }
 
-/// Returns, for each check, whether its failure stops the request. Empty for a provider that cannot fail.
-pub(crate) fn if_unreachable(
-    provider: &dyn Provider,
-    checks: &[Check<'_>],
-    policy_of: &PolicyOf<'_>,
-) -> Vec<IfUnreachable> {
+/// Returns, for each check, whether its request continues if it fails. Empty for a provider that cannot fail.
+pub(crate) fn may_fail(provider: Provider<'_>, checks: &[Check<'_>], policy_of: &PolicyOf<'_>) -> Vec<bool> {
     if provider.is_immediate() {
         return Vec::new();
     }
-    (0..checks.len()).map(|index| provider.if_unreachable(policy_of(index))).collect()
+    (0..checks.len()).map(|index| provider.may_fail(policy_of(index))).collect()
 }
 
 /// Decides the failed checks of a take, all or nothing with the other checks.
 ///
 /// If the store denied a check, the request is denied in any case, and the failed checks stay undecided.
 pub(crate) async fn after_take(
-    provider: &dyn Provider,
+    provider: Provider<'_>,
     request: TakeRequest<'_>,
     mut response: TakeResponse<AnyReceipt>,
     policy_of: &PolicyOf<'_>,
@@ -59,7 +51,7 @@ pub(crate) async fn after_take(
     if response.failures.is_empty() || !response.is_allowed() {
         return Ok(response);
     }
-    let decided = decide_failed(provider, request.checks, &response, CheckVerb::Take, policy_of);
+    let decided = decide_failed(provider, request.checks, &response, Receipts::Unwanted, policy_of);
     let is_allowed =
         decided.as_ref().is_ok_and(|decided| decided.iter().all(|one| one.decision.is_allowed()));
     if !is_allowed {
@@ -82,18 +74,17 @@ pub(crate) async fn after_take(
     Ok(response)
 }
 
-/// Decides the failed checks of a reservation, all or nothing with the other checks. If `spend` is
-/// [`CheckVerb::Reserve`], those that are counted in this process have a receipt, too: the caller keeps them until the
-/// store knows them.
+/// Decides the failed checks of a reservation, all or nothing with the other checks. If `receipts` are wanted, those that
+/// are counted in this process have one, too: the caller keeps them until the store knows them.
 pub(crate) fn after_reserve(
-    provider: &dyn Provider,
+    provider: Provider<'_>,
     request: ReserveRequest<'_>,
     mut response: ReserveResponse,
-    spend: CheckVerb,
+    receipts: Receipts,
     policy_of: &PolicyOf<'_>,
 ) -> Result<ReserveResponse, TrypemaError> {
     let checks = request.take.checks;
-    let decided = decide_failed(provider, checks, &response, spend, policy_of)?;
+    let decided = decide_failed(provider, checks, &response, receipts, policy_of)?;
     let is_allowed = decided.iter().all(|one| one.decision.is_allowed());
     for (failed, SubstituteReservation { decision, charged }) in response.failures.iter().zip(decided) {
         if let Some(place) = response.decisions.get_mut(failed.index) {
@@ -110,7 +101,7 @@ pub(crate) fn after_reserve(
 /// Replaces the decisions of the store, which would admit a request that is denied: it is charged nothing, so they say
 /// what is left. If the store fails, they stay as they are, and report less.
 pub(crate) async fn report_usage(
-    provider: &dyn Provider,
+    provider: Provider<'_>,
     request: TakeRequest<'_>,
     decisions: &mut [Option<Decision>],
 ) {
@@ -119,7 +110,8 @@ pub(crate) async fn report_usage(
     if usage.is_empty() {
         return;
     }
-    let peeked = provider.peek_all(&usage, request.deadline).wait().await;
+    let usage = DecideRequest::all(Effect::Peek, &usage);
+    let peeked = provider.each(&usage, request.deadline).wait().await;
     for (decision, usage) in decisions.iter_mut().filter(|decision| decision.is_some()).zip(peeked) {
         *decision = usage.ok().filter(Decision::is_allowed).or(*decision);
     }
@@ -127,19 +119,19 @@ pub(crate) async fn report_usage(
 
 /// Decides the failed checks. Peeks at all of them before it spends on any.
 fn decide_failed<R>(
-    provider: &dyn Provider,
+    provider: Provider<'_>,
     checks: &[Check<'_>],
     response: &TakeResponse<R>,
-    spend: CheckVerb,
+    receipts: Receipts,
     policy_of: &PolicyOf<'_>,
 ) -> Result<Vec<SubstituteReservation>, TrypemaError> {
     let check_of = |failed: &Failed| checks.get(failed.index).copied().ok_or_else(|| failed.error.clone());
-    let decide_as = |failed: &Failed, check: Check<'_>, verb: CheckVerb| {
-        let fallback = Fallback { check, verb, policy: policy_of(failed.index) };
-        decide(provider, fallback, failed.error.clone())
+    let decide_as = |failed: &Failed, check: Check<'_>, effect: Effect| {
+        let request = DecideRequest::new(effect, check);
+        decide(provider, &request, policy_of(failed.index), failed.error.clone())
     };
-    let decide_one = |failed: &Failed, verb: CheckVerb| decide_as(failed, check_of(failed)?, verb);
-    let peeked = response.failures.iter().map(|failed| decide_one(failed, CheckVerb::Peek));
+    let decide_one = |failed: &Failed, effect: Effect| decide_as(failed, check_of(failed)?, effect);
+    let peeked = response.failures.iter().map(|failed| decide_one(failed, Effect::Peek));
     let uncharged = |decision| SubstituteReservation { decision, charged: None };
     let mut decided: Vec<SubstituteReservation> =
         peeked.map(|decision| decision.map(uncharged)).collect::<Result<_, _>>()?;
@@ -151,12 +143,12 @@ fn decide_failed<R>(
         if is_denied && one.decision.is_allowed() {
             continue;
         }
-        *one = match spend {
-            CheckVerb::Reserve => {
+        *one = match receipts {
+            Receipts::Wanted => {
                 let reserved = provider.reserve_without_store(&check_of(failed)?, policy_of(failed.index));
                 reserved.ok_or_else(|| failed.error.clone())?
             }
-            spend => uncharged(decide_one(failed, spend)?),
+            Receipts::Unwanted => uncharged(decide_one(failed, Effect::Take)?),
         };
     }
     if !is_denied && !is_allowed(&decided) {
@@ -174,7 +166,7 @@ fn decide_failed<R>(
         // The others are charged nothing, so they say what is left.
         for (failed, SubstituteReservation { decision, .. }) in response.failures.iter().zip(&mut decided) {
             if decision.is_allowed() {
-                let usage = decide_as(failed, check_of(failed)?.usage(), CheckVerb::Peek)?;
+                let usage = decide_as(failed, check_of(failed)?.usage(), Effect::Peek)?;
                 *decision = if usage.is_allowed() { usage } else { *decision };
             }
         }
@@ -184,17 +176,22 @@ fn decide_failed<R>(
 
 /// Returns the decision of the policy, or `error` if the policy is to fail. Errors other than store
 /// failures are returned as they are.
-fn decide(provider: &dyn Provider, fallback: Fallback<'_>, error: TrypemaError) -> CheckResult {
+fn decide(
+    provider: Provider<'_>,
+    request: &DecideRequest<'_>,
+    policy: Option<OnStoreFailure>,
+    error: TrypemaError,
+) -> CheckResult {
     if !error.is_store_failure() {
         return Err(error);
     }
-    provider.decide_without_store(fallback).ok_or(error)
+    provider.decide_without_store(request, policy).ok_or(error)
 }
 
 /// Refunds the units that a request spent on the checks that did not fail. If a refund fails, its units
 /// stay spent, which is the stricter outcome.
 async fn roll_back(
-    provider: &dyn Provider,
+    provider: Provider<'_>,
     request: TakeRequest<'_>,
     response: &mut TakeResponse<AnyReceipt>,
 ) {
@@ -208,69 +205,41 @@ async fn roll_back(
         })
         .collect();
     if !refunds.is_empty() {
-        provider.refund_all(&refunds, request.deadline).wait().await;
+        provider.each(&refunds, request.deadline).wait().await;
     }
-}
-
-/// Applies the policy to one check, for verbs that decide each check independently.
-pub(crate) fn after_each(
-    provider: &dyn Provider,
-    result: CheckResult,
-    fallback: Fallback<'_>,
-) -> CheckResult {
-    result.or_else(|error| decide(provider, fallback, error))
 }
 
 /// Makes each refund. If a refund without a receipt certainly did not happen in the store, it is made from
 /// the units counted in this process, if there are any.
 #[cfg(feature = "tower")]
 pub(crate) async fn refund_all(
-    provider: &dyn Provider,
+    provider: Provider<'_>,
     refunds: &[RefundRequest<'_>],
     deadline: Deadline,
     policy_of: &PolicyOf<'_>,
-) -> Vec<RefundResult> {
-    let results = provider.refund_all(refunds, deadline).wait().await;
-    let fall_back = |(index, (refund, result)): (usize, (&RefundRequest<'_>, RefundResult))| match result {
-        Err(error) if refund.receipt.is_none() && error.is_certainly_unspent() => {
-            let refunded = provider.refund_without_store(&refund.check, policy_of(index));
-            refunded.filter(|units| *units > 0).ok_or(error)
-        }
-        result => result,
-    };
+) -> Vec<Result<u64, TrypemaError>> {
+    let results = provider.each(refunds, deadline).wait().await;
+    let fall_back =
+        |(index, (refund, result)): (usize, (&RefundRequest<'_>, Result<u64, TrypemaError>))| match result {
+            Err(error) if refund.receipt.is_none() && error.is_certainly_unspent() => {
+                let refunded = provider.refund_without_store(&refund.check, policy_of(index));
+                refunded.filter(|units| *units > 0).ok_or(error)
+            }
+            result => result,
+        };
     refunds.iter().zip(results).enumerate().map(fall_back).collect()
 }
 
-/// Records each check, and applies the policy of the checks whose store failed.
-pub(crate) async fn record_all(
-    provider: &dyn Provider,
-    records: &[RecordRequest<'_>],
+/// Decides each check, and applies the policy of the checks whose store failed.
+pub(crate) async fn decide_each(
+    provider: Provider<'_>,
+    requests: &[DecideRequest<'_>],
     deadline: Deadline,
     policy_of: &PolicyOf<'_>,
 ) -> Vec<CheckResult> {
-    let results = provider.record_all(records, deadline).wait().await;
-    let apply = |(index, (record, result)): (usize, (&RecordRequest<'_>, CheckResult))| {
-        let verb = match record.mode {
-            RecordMode::Debit => CheckVerb::Debit,
-            RecordMode::Take | RecordMode::DeniedElsewhere => CheckVerb::Take,
-        };
-        let fallback = Fallback { check: record.check, verb, policy: policy_of(index) };
-        after_each(provider, result, fallback)
+    let results = provider.each(requests, deadline).wait().await;
+    let apply = |(index, (request, result)): (usize, (&DecideRequest<'_>, CheckResult))| {
+        result.or_else(|error| decide(provider, request, policy_of(index), error))
     };
-    records.iter().zip(results).enumerate().map(apply).collect()
-}
-
-/// Peeks at each check, and applies the policy of the checks whose store failed.
-pub(crate) async fn peek_all(
-    provider: &dyn Provider,
-    checks: &[Check<'_>],
-    deadline: Deadline,
-    policy_of: &PolicyOf<'_>,
-) -> Vec<CheckResult> {
-    let results = provider.peek_all(checks, deadline).wait().await;
-    let apply = |(index, (check, result)): (usize, (&Check<'_>, CheckResult))| {
-        let fallback = Fallback { check: *check, verb: CheckVerb::Peek, policy: policy_of(index) };
-        after_each(provider, result, fallback)
-    };
-    checks.iter().zip(results).enumerate().map(apply).collect()
+    requests.iter().zip(results).enumerate().map(apply).collect()
 }

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use super::key::RedisKey;
 use super::limiter::RedisLimiter;
-use super::protocol::Verb;
-use super::verb_call::VerbArgs;
+use super::verb;
 use crate::decision::{BlockScope, LimiterDecision};
 use crate::error::TrypemaError;
 use crate::strategy::{Abuse, AbuseLimit};
@@ -28,17 +27,16 @@ impl RedisLimiter<Abuse> {
         scope: BlockScope,
     ) -> Result<(), TrypemaError> {
         let scope = match scope {
-            BlockScope::Temp => 0,
+            BlockScope::Temp => 0_u64,
             BlockScope::Long => 1,
         };
-        let block_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-        let args = VerbArgs { extra: block_us, ..VerbArgs::new(Verb::Block, scope) };
-        self.run_numeric(key, self.check_request(key, None, args)).await.map(|_| ())
+        let request = self.request(verb::BLOCK, key, None).spending(scope.into()).lasting(duration);
+        self.run_numeric(key, request).await.map(|_| ())
     }
 
     /// Ends the block of `key` and forgets the attempts that led to it. Returns whether `key` was blocked.
     pub async fn unblock(&self, key: &RedisKey) -> Result<bool, TrypemaError> {
-        let request = self.check_request(key, None, VerbArgs::new(Verb::Unblock, 0));
+        let request = self.request(verb::UNBLOCK, key, None);
         let was_blocked = self.run_numeric(key, request).await? > 0;
         self.fallback.forget(key);
         Ok(was_blocked)

@@ -31,7 +31,7 @@ use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use super::failure::{RedisFailure, RedisFailureKind};
-use super::protocol::{CallerChecks, CallerReplies};
+use super::protocol::{CheckReplyResult, CheckRequest};
 use super::transport::RedisConnection;
 use crate::clock::{Clock, ClockSource, SystemClock, Timestamp};
 use batch::Batch;
@@ -123,12 +123,12 @@ impl Batcher {
         Arc::new(Self { options, state: Mutex::default() })
     }
 
-    /// Sends `checks` as one request. Returns the reply if it arrives before the deadline.
+    /// Sends `checks` as one request. Returns the replies to them if they arrive before the deadline.
     pub(super) async fn send(
         self: &Arc<Self>,
-        checks: CallerChecks,
+        checks: Vec<CheckRequest>,
         options: CallOptions,
-    ) -> Result<CallerReplies, RedisFailure> {
+    ) -> Result<Vec<CheckReplyResult>, RedisFailure> {
         if let Some(failure) = self.options.connection.refusal(self.options.slot) {
             return Err(failure);
         }
@@ -361,8 +361,7 @@ mod tests {
     use super::*;
 
     fn request(deadline_us: u64) -> Arc<PendingRequest> {
-        let checks = CallerChecks::Many { requests: Vec::new(), atomic: 0 };
-        PendingRequest::new(checks, CallOptions::with_deadline(Timestamp::from_micros(deadline_us)))
+        PendingRequest::new(Vec::new(), CallOptions::with_deadline(Timestamp::from_micros(deadline_us)))
     }
 
     fn change(at: u64, earlier: Option<u64>) -> Option<TimerChange> {

@@ -1,12 +1,11 @@
 //! The absolute and suppressed limiters with the calls of the trypema 1.x API.
 
 use super::key::RedisKey;
+use super::key_spend::KeySpend;
 use super::limiter::RedisLimiter;
-use super::protocol::Verb;
-use super::verb_call::{VerbArgs, VerbCall};
 use crate::decision::RateLimitDecision;
 use crate::error::TrypemaError;
-use crate::strategy::{Absolute, Suppressed, WindowOptions, WindowStrategy, Wire};
+use crate::strategy::{Absolute, Effect, Suppressed, WindowOptions, WindowStrategy, Wire};
 use crate::units::RateLimit;
 
 /// A sliding window, shared through Redis, that never admits more than its capacity in any interval of its
@@ -42,13 +41,13 @@ impl<S: WindowStrategy + Wire> RedisLimiter<S> {
         rate_limit: &RateLimit,
         count: u64,
     ) -> Result<RateLimitDecision, TrypemaError> {
-        self.view(key, &S::sticky(self.limit(rate_limit)), VerbArgs::new(Verb::Take, count)).await
+        self.view(Effect::Take, KeySpend::new(key, &S::sticky(self.limit(rate_limit)), count)).await
     }
 
     /// Returns the decision that [`inc`](Self::inc) would make for a count of 1. Records nothing. An
     /// unknown key is allowed.
     pub async fn is_allowed(&self, key: &RedisKey) -> Result<RateLimitDecision, TrypemaError> {
-        self.view(key, &S::of_live_state(self.windows()), VerbArgs::new(Verb::Peek, 1)).await
+        self.view(Effect::Peek, KeySpend::new(key, &S::of_live_state(self.windows()), 1)).await
     }
 
     /// Returns `rate_limit` over this limiter's window, for the verbs that take a limit.
@@ -68,19 +67,16 @@ impl<S: WindowStrategy + Wire> RedisLimiter<S> {
 
     async fn view(
         &self,
-        key: &RedisKey,
-        limit: &S::Limit,
-        args: VerbArgs,
+        effect: Effect,
+        call: KeySpend<'_, '_, S::Limit>,
     ) -> Result<RateLimitDecision, TrypemaError> {
         let started = self.started();
-        let name = self.store.name(key, S::SUFFIX);
-        let call = VerbCall { key, limit, args };
-        let outcome = self.run_verb(name, call).await;
-        let used_after_wait = outcome.as_ref().map_or(0, |outcome| S::used_after_wait(&outcome.outcome));
-        let outcome = outcome.map(|outcome| outcome.decision(limit));
-        let decision = self.or_fallback(call, outcome)?;
-        if args.verb == Verb::Take {
-            self.notify_decision(key, args.cost, started, Some(S::core(&decision)));
+        let request = self.request(effect.verb(), call.key, Some(call.limit));
+        let found = self.run(request, call, self.store.call_options()).await;
+        let used_after_wait = found.as_ref().map_or(0, |found| S::used_after_wait(&found.outcome));
+        let decision = self.or_fallback(effect, call, found.map(|found| found.decision(call.limit)))?;
+        if effect == Effect::Take {
+            self.notify_decision(call.key, call.spend.cost, started, Some(S::core(&decision)));
         }
         Ok(S::view(self.windows(), &decision, used_after_wait))
     }

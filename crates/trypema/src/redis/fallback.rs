@@ -7,8 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::key::RedisKey;
-use super::protocol::Verb;
-use super::verb_call::{VerbArgs, VerbCall};
+use super::key_spend::KeySpend;
 use crate::clock::{ClockSource, Timestamp};
 #[cfg(feature = "rules")]
 use crate::decision::Decision;
@@ -16,7 +15,7 @@ use crate::decision::DecisionTime;
 use crate::local::{Bound, LocalLimiter, WhenFull};
 #[cfg(feature = "rules")]
 use crate::strategy::RecordedUnits;
-use crate::strategy::{Call, Payment, Spend, Strategy, Wire};
+use crate::strategy::{Call, Effect, Payment, Spend, Strategy, Wire};
 
 /// The failure policy: the result of a call that Redis did not answer.
 ///
@@ -85,10 +84,11 @@ impl<S: Wire> FallbackCounters<S> {
     pub(super) fn decide<'l>(
         &self,
         on_failure: OnFailure,
-        call: VerbCall<'_, 'l, S::Limit>,
+        effect: Effect,
+        call: KeySpend<'_, 'l, S::Limit>,
     ) -> Option<S::Decision<'l>> {
         let (now, limit) = (ClockSource::System.now(), call.limit);
-        let spend = call.args.spend().at(now);
+        let spend = call.spend.at(now);
         let fresh = |call: Call| S::decide(limit, &S::State::default(), call);
         let decided_at = DecisionTime::exactly(now).uncounted();
         match on_failure {
@@ -99,18 +99,23 @@ impl<S: Wire> FallbackCounters<S> {
                 let denied = S::denied(fresh(spend.with_cost(spend.needed)));
                 Some(S::decision(limit, denied, decided_at))
             }
-            OnFailure::Local { instances } => Some(self.decide_locally(instances, call)),
+            OnFailure::Local { instances } => Some(self.decide_locally(instances, effect, call)),
         }
     }
 
-    fn decide_locally<'l>(&self, instances: NonZeroU32, call: VerbCall<'_, 'l, S::Limit>) -> S::Decision<'l> {
-        let VerbCall { key, limit, args: args @ VerbArgs { verb, cost, .. } } = call;
-        let (local, spend) = (self.local(), weighed::<S>(instances, limit, args));
-        let found = match verb {
-            Verb::Peek => local.peek_at(key.as_str(), limit, spend),
-            _ => local.spend_at(key.as_str(), limit, spend),
+    fn decide_locally<'l>(
+        &self,
+        instances: NonZeroU32,
+        effect: Effect,
+        KeySpend { key, limit, spend }: KeySpend<'_, 'l, S::Limit>,
+    ) -> S::Decision<'l> {
+        let (local, weighed) = (self.local(), weighed::<S>(instances, limit, spend));
+        let found = match effect {
+            Effect::Peek => local.peek_at(key.as_str(), limit, weighed),
+            _ => local.spend_at(key.as_str(), limit, weighed),
         };
-        if S::is_admitted(&found.outcome) && cost > 0 && verb != Verb::Peek {
+        let cost = spend.cost;
+        if S::is_admitted(&found.outcome) && cost > 0 && effect != Effect::Peek {
             let counts_until = ClockSource::System.now() + Duration::from_micros(S::retention_us(limit));
             self.add_uncharged(key, UnchargedUnits { units: cost, counts_until });
         }
@@ -140,8 +145,8 @@ impl<S: Wire> FallbackCounters<S> {
 
     /// Refunds units that were counted here and that Redis has not been charged for. Returns their number.
     #[cfg(feature = "rules")]
-    pub(super) fn refund(&self, on_failure: OnFailure, call: VerbCall<'_, '_, S::Limit>) -> u64 {
-        let VerbCall { key, limit, args: VerbArgs { cost: units, .. } } = call;
+    pub(super) fn refund(&self, on_failure: OnFailure, call: KeySpend<'_, '_, S::Limit>) -> u64 {
+        let KeySpend { key, limit, spend: Spend { cost: units, .. } } = call;
         if !matches!(on_failure, OnFailure::Local { .. }) {
             return 0;
         }
@@ -167,13 +172,13 @@ impl<S: Wire> FallbackCounters<S> {
     pub(super) fn reserve(
         &self,
         on_failure: OnFailure,
-        call: VerbCall<'_, '_, S::Limit>,
+        call: KeySpend<'_, '_, S::Limit>,
     ) -> Option<(Decision, Option<RecordedUnits>)> {
         let OnFailure::Local { instances } = on_failure else {
-            return self.decide(on_failure, call).map(|decision| (S::core(&decision), None));
+            return self.decide(on_failure, Effect::Take, call).map(|decision| (S::core(&decision), None));
         };
-        let VerbCall { key, limit, args } = call;
-        let spent = self.local().spend_recorded(key.as_str(), limit, weighed::<S>(instances, limit, args));
+        let KeySpend { key, limit, spend } = call;
+        let spent = self.local().spend_recorded(key.as_str(), limit, weighed::<S>(instances, limit, spend));
         let decision = S::core(&spent.decision);
         Some((Decision { decided_at: decision.decided_at.substitute(), ..decision }, spent.receipt))
     }
@@ -183,10 +188,10 @@ impl<S: Wire> FallbackCounters<S> {
     pub(super) fn settle(
         &self,
         on_failure: OnFailure,
-        call: VerbCall<'_, '_, S::Limit>,
+        call: KeySpend<'_, '_, S::Limit>,
         charged: RecordedUnits,
     ) {
-        let VerbCall { key, limit, args: VerbArgs { cost, .. } } = call;
+        let KeySpend { key, limit, spend: Spend { cost, .. } } = call;
         let (OnFailure::Local { instances }, Some(local)) = (on_failure, self.local.get()) else { return };
         // A weight has a bound, so the weight of a difference is not the difference of weights.
         let weight = weight_of::<S>(instances, limit, cost);
@@ -231,14 +236,14 @@ impl<S: Wire> FallbackCounters<S> {
     }
 }
 
-/// Returns what is spent here for a call.
-fn weighed<S: Strategy>(instances: NonZeroU32, limit: &S::Limit, args: VerbArgs) -> Spend {
-    let cost = match args.payment {
-        Payment::Prepaid => weight_of::<S>(instances, limit, args.cost),
+/// Returns what is spent here for a spend.
+fn weighed<S: Strategy>(instances: NonZeroU32, limit: &S::Limit, spend: Spend) -> Spend {
+    let cost = match spend.payment {
+        Payment::Prepaid => weight_of::<S>(instances, limit, spend.cost),
         // These may overdraw the limit, so that they need not fit.
-        Payment::Postpaid | Payment::Debit => args.cost.saturating_mul(u64::from(instances.get())),
+        Payment::Postpaid | Payment::Debit => spend.cost.saturating_mul(u64::from(instances.get())),
     };
-    Spend { cost, ..args.spend() }
+    Spend { cost, ..spend }
 }
 
 /// Returns the units to count here for `cost`: once per instance, but no more than the capacity. So a

@@ -1,11 +1,10 @@
 //! A borrowed handle to one key.
 
 use super::key::RedisKey;
+use super::key_spend::KeySpend;
 use super::limiter::RedisLimiter;
-use super::protocol::Verb;
-use super::verb_call::{VerbArgs, VerbCall};
 use crate::error::TrypemaError;
-use crate::strategy::{Strategy, Wire};
+use crate::strategy::{Effect, Strategy, Wire};
 
 /// A handle to one key of a limiter. It builds the key's name in Redis once.
 #[derive(Debug)]
@@ -18,12 +17,12 @@ pub struct RedisKeyHandle<'a, S: Strategy> {
 impl<S: Wire> RedisKeyHandle<'_, S> {
     /// Same as [`RedisLimiter::take`].
     pub async fn take<'l>(&self, limit: &'l S::Limit, cost: u64) -> Result<S::Decision<'l>, TrypemaError> {
-        self.decide(limit, VerbArgs::new(Verb::Take, cost)).await
+        self.decide(Effect::Take, limit, cost).await
     }
 
     /// Same as [`RedisLimiter::peek`].
     pub async fn peek<'l>(&self, limit: &'l S::Limit, cost: u64) -> Result<S::Decision<'l>, TrypemaError> {
-        self.decide(limit, VerbArgs::new(Verb::Peek, cost)).await
+        self.decide(Effect::Peek, limit, cost).await
     }
 
     /// Same as [`RedisLimiter::reset`].
@@ -31,8 +30,13 @@ impl<S: Wire> RedisKeyHandle<'_, S> {
         self.limiter.reset(self.key).await
     }
 
-    async fn decide<'l>(&self, limit: &'l S::Limit, args: VerbArgs) -> Result<S::Decision<'l>, TrypemaError> {
-        self.limiter.decide(self.name.clone(), VerbCall::new(self.key, limit, args)).await
+    async fn decide<'l>(
+        &self,
+        effect: Effect,
+        limit: &'l S::Limit,
+        cost: u64,
+    ) -> Result<S::Decision<'l>, TrypemaError> {
+        self.limiter.decide(self.name.clone(), effect, KeySpend::new(self.key, limit, cost)).await
     }
 
     /// Returns the key.

@@ -6,9 +6,10 @@ use std::num::NonZeroU32;
 use super::failure::RedisFailure;
 use super::key::RedisKey;
 use super::lease::InstanceLiveness;
-use super::protocol::{CheckRequest, Verb};
+use super::protocol::CheckRequest;
 use super::provider::RedisRateLimiterProvider;
-use crate::strategy::Payment;
+use super::verb;
+use crate::strategy::Spend;
 
 /// The key that all instances share, and the suffix of its name in Redis.
 const KEY: &str = "trypema instances";
@@ -36,15 +37,11 @@ impl RedisRateLimiterProvider {
             name: self.store.name(&RedisKey::encode(KEY), SUFFIX),
             helpers: Vec::new(),
             strategy: 0,
-            verb: Verb::Heartbeat,
-            cost: 0,
-            payment: Payment::Prepaid,
-            extra: live_for_us,
-            resets: 0,
-            // This verb has no limit: the script reads the instance's id in its place.
-            limit: id.to_le_bytes().to_vec(),
+            verb: verb::HEARTBEAT,
+            spend: Spend::from(0),
+            time_us: live_for_us,
+            arguments: id.to_le_bytes().to_vec(),
             outcome_len: 0,
-            reservation: None,
         }
     }
 

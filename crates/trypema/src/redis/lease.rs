@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use super::batcher::CallOptions;
 use super::failure::{RedisFailure, RedisFailureKind};
 use super::key::RedisKey;
 use super::limiter::RedisLimiter;
-use super::protocol::Verb;
-use super::receipt::RedisReceipt;
-use super::verb_call::{LimitedKey, VerbArgs, VerbCall};
+use super::protocol::read_origin;
+use super::verb;
 use crate::clock::Timestamp;
-use crate::local::DecisionWithReceipt;
 use crate::strategy::{Call, Leasable, LeaseGrant, LeaseParams};
 
 /// The reply to a lease request.
@@ -64,14 +63,15 @@ impl<S: Leasable> RedisLimiter<S> {
         args: LeaseArgs,
     ) -> Result<LeaseResponse<S::Outcome>, RedisFailure> {
         let sending = LeaseSending { deadline: self.deadline_from_now(), sent: &Arc::default() };
-        self.send_lease(sending, LimitedKey { key, limit }, args).await
+        self.send_lease(sending, key, limit, args).await
     }
 
     /// Requests a lease, and returns the rest of an ended one.
     pub(crate) async fn send_lease(
         &self,
         LeaseSending { deadline, sent }: LeaseSending<'_>,
-        LimitedKey { key, limit }: LimitedKey<'_, '_, S::Limit>,
+        key: &RedisKey,
+        limit: &S::Limit,
         lease: LeaseArgs,
     ) -> Result<LeaseResponse<S::Outcome>, RedisFailure> {
         let options = CallOptions::with_deadline(deadline);
@@ -79,9 +79,10 @@ impl<S: Leasable> RedisLimiter<S> {
         if params.want > 0 || params.need > 0 {
             self.charge_outage_units(key, limit, options.clone()).await?;
         }
-        let args = VerbArgs { extra: params.length_us, ..VerbArgs::new(Verb::Lease, params.need) };
-        let mut request = self.check_request(key, Some(limit), args);
-        lease.write(&mut request.limit);
+        let length = Duration::from_micros(params.length_us);
+        let mut request =
+            self.request(verb::LEASE, key, Some(limit)).spending(params.need.into()).lasting(length);
+        lease.write(&mut request.arguments);
         let options = CallOptions { sent: Some(Arc::clone(sent)), ..options };
         let reply = self.store.send(request, options).await?;
         if reply.number > params.need.max(params.want) {
@@ -90,10 +91,12 @@ impl<S: Leasable> RedisLimiter<S> {
                 "the lease has more units than were requested",
             ));
         }
-        let (now, units, instances, resets) = (reply.now, reply.number, reply.instances, reply.resets);
-        let origin = reply.origin;
-        let decided = VerbArgs { cost: if units == 0 { params.need.max(1) } else { units }, ..args };
-        let outcome = self.read(limit, decided, reply)?.outcome;
+        let (now, units, reader) = (reply.now, reply.number, &mut reply.reader());
+        let mut terms = || Some((reader.word()?, reader.word()?, read_origin(reader)?));
+        let malformed = || RedisFailure::new(RedisFailureKind::BadReply, "the lease has no terms");
+        let (instances, resets, origin) = terms().ok_or_else(malformed)?;
+        let decided = Call::new(now, if units == 0 { params.need.max(1) } else { units });
+        let outcome = Self::read(limit, decided, &reply, reader)?.outcome;
         if units > 0 && units < params.need && !S::allows_local_draws(&outcome) {
             return Err(RedisFailure::new(
                 RedisFailureKind::BadReply,
@@ -111,34 +114,5 @@ impl<S: Leasable> RedisLimiter<S> {
     pub(crate) fn shared_wait_deadline(&self, deadline: Timestamp) -> Timestamp {
         let half_us = self.store.call_timeout().as_micros() as u64 / 2;
         Timestamp::derived(deadline.as_micros().saturating_sub(half_us))
-    }
-
-    /// Takes `cost` if it fits, and issues a receipt. Applies no failure policy.
-    pub(crate) async fn reserve_without_policy<'l>(
-        &self,
-        deadline: Timestamp,
-        LimitedKey { key, limit }: LimitedKey<'_, 'l, S::Limit>,
-        cost: u64,
-    ) -> Result<DecisionWithReceipt<S::Decision<'l>, RedisReceipt>, RedisFailure> {
-        let (options, name) = (CallOptions::with_deadline(deadline), self.store.name(key, S::SUFFIX));
-        let outcome = self
-            .run_verb_with(options, name, VerbCall::new(key, limit, VerbArgs::new(Verb::Reserve, cost)))
-            .await?;
-        Ok(self.reservation(key, limit, outcome))
-    }
-
-    /// Takes `cost` if it fits. Returns the outcome and the time in Redis. Applies no failure policy.
-    pub(crate) async fn take_without_policy(
-        &self,
-        deadline: Timestamp,
-        LimitedKey { key, limit }: LimitedKey<'_, '_, S::Limit>,
-        cost: u64,
-    ) -> Result<(S::Outcome, Timestamp), RedisFailure> {
-        let options = CallOptions::with_deadline(deadline);
-        let name = self.store.name(key, S::SUFFIX);
-        let outcome = self
-            .run_verb_with(options, name, VerbCall::new(key, limit, VerbArgs::new(Verb::Take, cost)))
-            .await?;
-        Ok((outcome.outcome, outcome.reply.now))
     }
 }

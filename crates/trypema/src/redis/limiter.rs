@@ -1,7 +1,7 @@
 //! One strategy of the Redis provider: every verb, for every key.
 
 mod postpaid;
-mod reserving;
+mod receipts;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,16 +10,17 @@ use super::batcher::CallOptions;
 use super::failure::{RedisFailure, RedisFailureKind};
 use super::fallback::FallbackCounters;
 use super::handle::RedisKeyHandle;
-use super::key::{RedisKey, instances_name, reservations_name, resets_name};
-use super::protocol::{CheckReply, CheckRequest, Verb};
+use super::key::RedisKey;
+use super::key_spend::KeySpend;
+use super::protocol::{CheckReply, CheckRequest};
 use super::store::Store;
-use super::verb_call::{LimitedKey, VerbArgs, VerbCall};
+use super::verb::{self, Helper, VerbRow};
 use crate::clock::{ClockSource, Timestamp};
 use crate::decision::{Decision, DecisionTime};
 use crate::error::TrypemaError;
-use crate::local::Granted;
+use crate::local::{Granted, TimedOutcome};
 use crate::observer::{Event, Failure};
-use crate::strategy::{Call, Strategy, Wire};
+use crate::strategy::{Call, Effect, ReplyReader, Spend, Strategy, Wire};
 use crate::waiting::WaitQueues;
 
 /// A limiter of one strategy, shared through Redis by every process that uses the same server and prefix.
@@ -66,19 +67,6 @@ impl<S: Strategy> Clone for RedisLimiter<S> {
     }
 }
 
-/// The outcome of a deciding verb, before it becomes a decision.
-pub(super) struct ScriptOutcome<S: Strategy> {
-    pub(super) outcome: S::Outcome,
-    pub(super) reply: CheckReply,
-    call: Call,
-}
-
-impl<S: Wire> ScriptOutcome<S> {
-    pub(super) fn decision(self, limit: &S::Limit) -> S::Decision<'_> {
-        S::decision(limit, self.outcome, DecisionTime::exactly(self.reply.now))
-    }
-}
-
 impl<S: Wire> RedisLimiter<S> {
     pub(super) fn new(store: Arc<Store>) -> Self {
         Self { store, fallback: Arc::new(FallbackCounters::new()), waiters: Arc::default() }
@@ -94,8 +82,7 @@ impl<S: Wire> RedisLimiter<S> {
         limit: &'l S::Limit,
         cost: u64,
     ) -> Result<S::Decision<'l>, TrypemaError> {
-        let call = VerbCall::new(key, limit, VerbArgs::new(Verb::Take, cost));
-        self.decide(self.store.name(key, S::SUFFIX), call).await
+        self.decide(self.name(key), Effect::Take, KeySpend::new(key, limit, cost)).await
     }
 
     /// Returns the decision that [`RedisLimiter::take`] would make. Spends nothing.
@@ -105,8 +92,7 @@ impl<S: Wire> RedisLimiter<S> {
         limit: &'l S::Limit,
         cost: u64,
     ) -> Result<S::Decision<'l>, TrypemaError> {
-        let call = VerbCall::new(key, limit, VerbArgs::new(Verb::Peek, cost));
-        self.decide(self.store.name(key, S::SUFFIX), call).await
+        self.decide(self.name(key), Effect::Peek, KeySpend::new(key, limit, cost)).await
     }
 
     /// Returns the used and the remaining units: a [`RedisLimiter::peek`] with a cost of 0.
@@ -144,15 +130,14 @@ impl<S: Wire> RedisLimiter<S> {
         limit: &'l S::Limit,
         cost: u64,
     ) -> Result<Granted<S::Decision<'l>>, TrypemaError> {
-        match self.run_up_to(key, limit, VerbArgs::new(Verb::UpTo, cost)).await {
-            Ok((units, outcome)) => Ok(Granted { units, decision: outcome.decision(limit) }),
+        let call = KeySpend::new(key, limit, cost);
+        match self.run_up_to(call).await {
+            Ok(granted) => Ok(granted),
             Err(failure) => {
-                let args = VerbArgs::new(
-                    Verb::UpTo,
-                    self.fallback.capped_cost(self.store.on_failure(), limit, cost),
-                );
-                self.or_fallback(VerbCall { key, limit, args }, Err(failure)).map(|decision| {
-                    let units = if S::core(&decision).is_allowed() { args.cost } else { 0 };
+                let cost = self.fallback.capped_cost(self.store.on_failure(), limit, cost);
+                let call = KeySpend { spend: cost.into(), ..call };
+                self.or_fallback(Effect::Take, call, Err(failure)).map(|decision| {
+                    let units = if S::core(&decision).is_allowed() { cost } else { 0 };
                     Granted { units, decision }
                 })
             }
@@ -162,7 +147,7 @@ impl<S: Wire> RedisLimiter<S> {
     /// Returns a handle to `key`, for callers that check it in a tight loop. It builds the key's name in
     /// Redis once.
     pub fn key<'a>(&'a self, key: &'a RedisKey) -> RedisKeyHandle<'a, S> {
-        RedisKeyHandle { limiter: self, key, name: self.store.name(key, S::SUFFIX) }
+        RedisKeyHandle { limiter: self, key, name: self.name(key) }
     }
 
     /// Refunds up to `units`, oldest first. Returns the units that still counted. Prefer
@@ -173,7 +158,7 @@ impl<S: Wire> RedisLimiter<S> {
         limit: &S::Limit,
         units: u64,
     ) -> Result<u64, TrypemaError> {
-        let request = self.check_request(key, Some(limit), VerbArgs::new(Verb::RefundUnits, units));
+        let request = self.request(verb::REFUND_UNITS, key, Some(limit)).spending(units.into());
         self.run_numeric(key, request).await
     }
 
@@ -188,7 +173,7 @@ impl<S: Wire> RedisLimiter<S> {
         deadline: Timestamp,
         key: &RedisKey,
     ) -> Result<bool, TrypemaError> {
-        let request = self.check_request(key, None, VerbArgs::new(Verb::Reset, 0));
+        let request = self.request(verb::RESET, key, None);
         let was_any = self.run_numeric_with_deadline(deadline, key, request).await? > 0;
         // Redis must not be charged after the reset for units that were admitted without it before.
         self.fallback.forget(key);
@@ -206,119 +191,117 @@ impl<S: Wire> RedisLimiter<S> {
 
     /// Replaces the sticky limit that is stored with a live key. Returns whether the key is live.
     pub(crate) async fn adopt(&self, key: &RedisKey, limit: &S::Limit) -> Result<bool, TrypemaError> {
-        let request = self.check_request(key, Some(limit), VerbArgs::new(Verb::Adopt, 0));
+        let request = self.request(verb::ADOPT, key, Some(limit));
         Ok(self.run_numeric(key, request).await? > 0)
     }
 
-    /// Decides a call, by the failure policy if Redis fails. Notifies the observer of takes.
+    /// Decides a call on the state with this name, by the failure policy if Redis fails. Notifies the observer of takes.
     pub(super) async fn decide<'l>(
         &self,
         name: Vec<u8>,
-        call: VerbCall<'_, 'l, S::Limit>,
+        effect: Effect,
+        call: KeySpend<'_, 'l, S::Limit>,
     ) -> Result<S::Decision<'l>, TrypemaError> {
         let started = self.started();
-        let outcome = self.run_verb(name, call).await;
-        let result = self.or_fallback(call, outcome.map(|outcome| outcome.decision(call.limit)));
-        if call.args.verb == Verb::Take {
-            self.notify_decision(call.key, call.args.cost, started, result.as_ref().ok().map(S::core));
+        let request = self.named_request(effect.verb(), name, Some(call.limit));
+        let found = self.run(request, call, self.store.call_options()).await;
+        let result = self.or_fallback(effect, call, found.map(|found| found.decision(call.limit)));
+        if effect == Effect::Take {
+            self.notify_decision(call.key, call.spend.cost, started, result.as_ref().ok().map(S::core));
         }
         result
     }
 
-    /// Runs a deciding verb in Redis on the state with this name.
-    pub(super) async fn run_verb(
+    /// Runs a deciding verb in Redis.
+    pub(super) async fn run(
         &self,
-        name: Vec<u8>,
-        call: VerbCall<'_, '_, S::Limit>,
-    ) -> Result<ScriptOutcome<S>, RedisFailure> {
-        self.run_verb_with(self.store.call_options(), name, call).await
-    }
-
-    /// Same as [`run_verb`](Self::run_verb), with these options.
-    pub(super) async fn run_verb_with(
-        &self,
+        request: CheckRequest,
+        call: KeySpend<'_, '_, S::Limit>,
         options: CallOptions,
-        name: Vec<u8>,
-        call: VerbCall<'_, '_, S::Limit>,
-    ) -> Result<ScriptOutcome<S>, RedisFailure> {
-        let VerbCall { key, limit, args } = call;
-        self.charge_outage_units(key, limit, options.clone()).await?;
-        let reply = self.store.send(self.named_request(name, Some(limit), args), options).await?;
-        self.read(limit, args, reply)
+    ) -> Result<TimedOutcome<S>, RedisFailure> {
+        let reply = self.charge_and_send(request, call, options).await?;
+        Self::read(call.limit, call.spend.at(reply.now), &reply, &mut reply.reader())
     }
 
-    async fn run_up_to(
+    /// Same as [`take`](Self::take), with a deadline and without a failure policy or notice to the observer.
+    pub(crate) async fn take_without_policy(
         &self,
-        key: &RedisKey,
-        limit: &S::Limit,
-        args: VerbArgs,
-    ) -> Result<(u64, ScriptOutcome<S>), RedisFailure> {
-        let options = self.store.call_options();
-        self.charge_outage_units(key, limit, options.clone()).await?;
-        let reply = self.store.send(self.check_request(key, Some(limit), args), options).await?;
+        deadline: Timestamp,
+        call: KeySpend<'_, '_, S::Limit>,
+    ) -> Result<TimedOutcome<S>, RedisFailure> {
+        let request = self.request(verb::TAKE, call.key, Some(call.limit));
+        self.run(request, call, CallOptions::with_deadline(deadline)).await
+    }
+
+    async fn run_up_to<'l>(
+        &self,
+        call: KeySpend<'_, 'l, S::Limit>,
+    ) -> Result<Granted<S::Decision<'l>>, RedisFailure> {
+        let request = self.request(verb::UP_TO, call.key, Some(call.limit));
+        let reply = self.charge_and_send(request, call, self.store.call_options()).await?;
         let units = reply.number;
         // The decision is about the units that were taken, or about a single unit if none were.
-        let decided = if units == 0 { args.cost.min(1) } else { units };
-        Ok((units, self.read(limit, VerbArgs::new(Verb::UpTo, decided), reply)?))
+        let decided = if units == 0 { call.spend.cost.min(1) } else { units };
+        let found = Self::read(call.limit, Call::new(reply.now, decided), &reply, &mut reply.reader())?;
+        Ok(Granted { units, decision: found.decision(call.limit) })
     }
 
+    /// Sends a request that spends this, after Redis was charged for units of an outage.
+    pub(super) async fn charge_and_send(
+        &self,
+        request: CheckRequest,
+        KeySpend { key, limit, spend }: KeySpend<'_, '_, S::Limit>,
+        options: CallOptions,
+    ) -> Result<CheckReply, RedisFailure> {
+        self.charge_outage_units(key, limit, options.clone()).await?;
+        self.store.send(request.spending(spend), options).await
+    }
+
+    /// Reads the outcome of `call` from a reply. The reader is at the outcome.
     pub(super) fn read(
-        &self,
         limit: &S::Limit,
-        args: VerbArgs,
-        reply: CheckReply,
-    ) -> Result<ScriptOutcome<S>, RedisFailure> {
-        let lease = if args.verb == Verb::Reserve { args.extra } else { 0 };
-        let stamp = reply.now + Duration::from_micros(lease);
-        let call = args.spend().at(reply.now).with_stamp(stamp);
-        match S::read_outcome(limit, &mut reply.outcome(), call, reply.spent) {
-            Some(outcome) => Ok(ScriptOutcome { outcome, reply, call }),
-            None => Err(RedisFailure::new(
-                RedisFailureKind::BadReply,
-                "the script's reply contains an impossible outcome",
-            )),
-        }
+        call: Call,
+        reply: &CheckReply,
+        reader: &mut ReplyReader<'_>,
+    ) -> Result<TimedOutcome<S>, RedisFailure> {
+        let impossible = || {
+            RedisFailure::new(RedisFailureKind::BadReply, "the script's reply contains an impossible outcome")
+        };
+        let outcome = S::read_outcome(limit, reader, call, reply.spent).ok_or_else(impossible)?;
+        Ok(TimedOutcome { outcome, decided_at: DecisionTime::exactly(reply.now) })
     }
 
-    /// Returns a request for this strategy.
-    pub(super) fn check_request(
+    fn name(&self, key: &RedisKey) -> Vec<u8> {
+        self.store.name(key, S::SUFFIX)
+    }
+
+    /// Returns a request for this strategy. It spends nothing.
+    pub(super) fn request(
         &self,
+        verb: &'static VerbRow,
         key: &RedisKey,
         limit: Option<&S::Limit>,
-        args: VerbArgs,
     ) -> CheckRequest {
-        self.named_request(self.store.name(key, S::SUFFIX), limit, args)
+        self.named_request(verb, self.name(key), limit)
     }
 
-    fn named_request(&self, state: Vec<u8>, limit: Option<&S::Limit>, args: VerbArgs) -> CheckRequest {
-        let helpers = match args.verb {
-            Verb::Reserve | Verb::Refund => vec![resets_name(&state)],
-            Verb::Reset | Verb::Unblock => vec![resets_name(&state), reservations_name(&state)],
-            // Otherwise the state is a table of reservations itself.
-            Verb::Hold | Verb::Settle | Verb::Renew | Verb::Holders if !S::IS_HELD => {
-                vec![reservations_name(&state)]
-            }
-            Verb::Lease => {
-                vec![resets_name(&state), instances_name(&state)]
-            }
-            _ => Vec::new(),
-        };
-        let mut written = Vec::with_capacity(64);
+    fn named_request(&self, verb: &'static VerbRow, name: Vec<u8>, limit: Option<&S::Limit>) -> CheckRequest {
+        // The state of units that are held is a table of reservations itself.
+        let helpers: &[Helper] = if verb.is_of_table() && S::IS_HELD { &[] } else { verb.helpers };
+        let helpers = helpers.iter().map(|helper| helper.name(&name)).collect();
+        let mut arguments = Vec::with_capacity(64);
         if let Some(limit) = limit {
-            S::write_limit(limit, self.store.now(), &mut written);
+            S::write_limit(limit, self.store.now(), &mut arguments);
         }
         CheckRequest {
-            name: state,
+            name,
             helpers,
             strategy: S::NUMBER,
-            verb: args.verb,
-            cost: args.cost,
-            payment: args.payment,
-            extra: args.extra,
-            resets: 0,
-            limit: written,
+            verb,
+            spend: Spend::from(0),
+            time_us: 0,
+            arguments,
             outcome_len: limit.map_or(0, S::outcome_len),
-            reservation: None,
         }
     }
 
@@ -350,7 +333,7 @@ impl<S: Wire> RedisLimiter<S> {
         options: CallOptions,
     ) -> Result<(), RedisFailure> {
         let Some(charge) = self.fallback.take_pending_charge(key) else { return Ok(()) };
-        let request = self.check_request(key, Some(limit), VerbArgs::new(Verb::UpTo, charge.units()));
+        let request = self.request(verb::UP_TO, key, Some(limit)).spending(charge.units().into());
         let options = CallOptions { unsent: Some(charge.unsent()), ..options };
         let reply = self.store.send(request, options).await;
         reply.map(|_| ()).inspect_err(|failure| match failure.kind() {
@@ -361,25 +344,16 @@ impl<S: Wire> RedisLimiter<S> {
     }
 
     /// Returns the decision of Redis or, if Redis failed, the decision of the failure policy.
-    pub(super) fn or_fallback<'l>(
+    pub(crate) fn or_fallback<'l>(
         &self,
-        call: VerbCall<'_, 'l, S::Limit>,
+        effect: Effect,
+        call: KeySpend<'_, 'l, S::Limit>,
         decided: Result<S::Decision<'l>, RedisFailure>,
     ) -> Result<S::Decision<'l>, TrypemaError> {
         decided.or_else(|failure| {
             let error = self.report_failure(call.key, failure);
-            self.fallback.decide(self.store.on_failure(), call).ok_or(error)
+            self.fallback.decide(self.store.on_failure(), effect, call).ok_or(error)
         })
-    }
-
-    /// Same as [`or_fallback`](Self::or_fallback), for a take.
-    pub(crate) fn or_fallback_take<'l>(
-        &self,
-        LimitedKey { key, limit }: LimitedKey<'_, 'l, S::Limit>,
-        cost: u64,
-        decided: Result<S::Decision<'l>, RedisFailure>,
-    ) -> Result<S::Decision<'l>, TrypemaError> {
-        self.or_fallback(VerbCall::new(key, limit, VerbArgs::new(Verb::Take, cost)), decided)
     }
 
     /// Notifies the observer of a failure. Returns it as an error.

@@ -4,78 +4,57 @@
 //! their keys may be in different slots; [`cross_slot`] handles that. Either way each check has its own
 //! result, so that the caller can apply a failure policy per check.
 
-#[cfg(feature = "rules")]
-mod as_provider;
 mod cross_slot;
+mod each;
 #[cfg(feature = "rules")]
 mod reservations;
+#[cfg(feature = "rules")]
+mod without_store;
 
 use std::time::Duration;
 
 use super::batcher::CallOptions;
 use super::failure::{RedisFailure, RedisFailureKind};
-#[cfg(feature = "rules")]
-use super::fallback::OnFailure;
+use super::join;
 use super::key::RedisKey;
-use super::protocol::{CheckReply, CheckRequest, Verb};
+use super::key_spend::KeySpend;
+use super::limiter::RedisLimiter;
+use super::protocol::{CheckReply, CheckReplyResult, CheckRequest};
 use super::provider::RedisRateLimiterProvider;
 use super::receipt::RedisReceipt;
-use super::verb_call::VerbArgs;
-#[cfg(feature = "rules")]
-use super::verb_call::VerbCall;
+use super::verb::{self, VerbRow};
 use crate::check::{
-    Check, CheckResult, Deadline, Failed, MultiDecision, Receipts, TakeRequest, TakeResponse, validate,
-    validate_take,
+    Check, CheckResult, Deadline, DecideRequest, Failed, MultiDecision, Receipts, TakeRequest, TakeResponse,
+    validate, validate_take,
 };
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
 use crate::observer::{Event, Failure};
-use crate::strategy::{Payment, Spend, Strategy, with_strategy};
+use crate::strategy::{Effect, ReplyReader, Spend, Strategy, with_strategy};
 
 /// A check with its encoded key.
 #[derive(Debug, Clone)]
 struct KeyedCheck<'a> {
     check: Check<'a>,
     key: RedisKey,
-    payment: Payment,
+    spend: Spend,
 }
 
 impl<'a> KeyedCheck<'a> {
-    fn new(check: Check<'a>) -> Self {
-        Self { check, key: RedisKey::encode(check.key), payment: check.payment() }
+    fn new(check: &Check<'a>) -> Self {
+        Self { check: *check, key: RedisKey::encode(check.key), spend: check.spend() }
     }
 
-    fn all(checks: &[Check<'a>]) -> Vec<Self> {
-        checks.iter().copied().map(Self::new).collect()
+    /// Returns the keyed checks of a request: first those that are spent all or nothing.
+    fn all(request: &TakeRequest<'a>) -> Vec<Self> {
+        request.checks.iter().chain(request.independent).map(Self::new).collect()
     }
-}
 
-/// A check with its verb.
-#[derive(Debug)]
-struct CheckWithVerb<'a> {
-    keyed: KeyedCheck<'a>,
-    verb: Verb,
-}
-
-/// The checks of a request: some are spent all or nothing, the others independently.
-#[derive(Debug)]
-struct KeyedChecks<'a> {
-    atomic: Vec<KeyedCheck<'a>>,
-    independent: Vec<KeyedCheck<'a>>,
-}
-
-impl<'a> KeyedChecks<'a> {
-    fn iter(&self) -> impl Iterator<Item = &KeyedCheck<'a>> {
-        self.atomic.iter().chain(&self.independent)
+    /// Returns the same check, which spends something else.
+    fn spending(&self, spend: Spend) -> Self {
+        Self { spend, ..self.clone() }
     }
-}
-
-/// A check with the receipt of its take.
-#[derive(Debug, Clone, Copy)]
-struct CheckWithReceipt<'a> {
-    keyed: &'a KeyedCheck<'a>,
-    receipt: &'a RedisReceipt,
 }
 
 /// The decision on a check, with the receipt of its take.
@@ -92,10 +71,8 @@ fn is_denied(reply: &DecidedCheckResult) -> bool {
     reply.as_ref().is_ok_and(|decided| !decided.decision.is_allowed())
 }
 
-/// The replies to the checks of a [`TakeRequest`].
-struct Replies {
-    atomic: Vec<DecidedCheckResult>,
-    independent: Vec<DecidedCheckResult>,
+fn is_allowed(reply: &DecidedCheckResult) -> bool {
+    reply.as_ref().is_ok_and(|decided| decided.decision.is_allowed())
 }
 
 impl RedisRateLimiterProvider {
@@ -131,7 +108,7 @@ impl RedisRateLimiterProvider {
     }
 
     /// Same as [`take_all`](Self::take_all), with receipts for a later [`refund_all`](Self::refund_all).
-    pub async fn reserve_all(
+    pub async fn take_all_with_receipts(
         &self,
         checks: &[Check<'_>],
     ) -> Result<MultiDecision<RedisReceipt>, TrypemaError> {
@@ -144,7 +121,7 @@ impl RedisRateLimiterProvider {
         receipts: Receipts,
     ) -> Result<MultiDecision<RedisReceipt>, TrypemaError> {
         let deadline = self.deadline_from_now();
-        let request = TakeRequest { checks, independent: &[], if_unreachable: &[], receipts, deadline };
+        let request = TakeRequest { receipts, ..TakeRequest::new(checks, deadline) };
         self.take(request).await?.into_multi_decision()
     }
 
@@ -157,22 +134,19 @@ impl RedisRateLimiterProvider {
         Ok(MultiDecision { is_allowed, decisions, receipts: Vec::new() })
     }
 
-    /// Refunds the takes of a [`reserve_all`](Self::reserve_all) by its receipts. `checks` must be the
+    /// Refunds the takes of a [`take_all_with_receipts`](Self::take_all_with_receipts) by its receipts. `checks` must be the
     /// same.
     pub async fn refund_all(
         &self,
         checks: &[Check<'_>],
         receipts: &[Option<RedisReceipt>],
     ) -> Result<(), TrypemaError> {
-        let keyed = KeyedCheck::all(checks);
-        let reserved: Vec<_> = keyed
-            .iter()
-            .zip(receipts)
-            .filter_map(|(keyed, receipt)| Some(CheckWithReceipt { keyed, receipt: receipt.as_ref()? }))
-            .collect();
-        let refunded = self.refund_by_receipts(&reserved, self.deadline_from_now()).await;
-        let refunded: Result<Vec<u64>, RedisFailure> = refunded.into_iter().collect();
-        refunded.map(|_| ()).map_err(|failure| self.report_failure(&keyed, failure))
+        let deadline = self.deadline_from_now();
+        let taken =
+            checks.iter().zip(receipts).filter_map(|(check, receipt)| Some((check, receipt.as_ref()?)));
+        let refund = |(check, receipt)| self.refund_by_receipt(check, receipt, deadline);
+        let refunded = join::all(taken.map(refund)).await;
+        refunded.into_iter().try_for_each(|refunded| refunded.map(|_| ()))
     }
 
     /// Returns the deadline of a request that starts now.
@@ -186,16 +160,15 @@ impl RedisRateLimiterProvider {
         request: TakeRequest<'_>,
     ) -> Result<TakeResponse<RedisReceipt>, TrypemaError> {
         validate_take(request.checks)?;
-        let checks = KeyedChecks {
-            atomic: KeyedCheck::all(request.checks),
-            independent: KeyedCheck::all(request.independent),
-        };
-        let started = SystemClock.now();
-        let replies = self.take_keyed(&checks, request).await;
-        let mut response = TakeResponse::of_decisions(Vec::with_capacity(checks.atomic.len()));
-        for (index, result) in
-            self.report_all(&checks.atomic, replies.atomic, started).into_iter().enumerate()
-        {
+        let (keyed, started) = (KeyedCheck::all(&request), SystemClock.now());
+        let replies = self.take_keyed(&keyed, request).await;
+        let decided = keyed.iter().zip(&replies);
+        let decided = decided.filter_map(|(keyed, reply)| Some((keyed, &reply.as_ref().ok()?.decision)));
+        self.notify_decisions(decided, started);
+        let results = keyed.iter().zip(replies);
+        let mut results = results.map(|(keyed, reply)| reply.map_err(|why| self.report_failure(keyed, why)));
+        let mut response = TakeResponse::of_decisions(Vec::with_capacity(request.checks.len()));
+        for (index, result) in results.by_ref().take(request.checks.len()).enumerate() {
             response.decisions.push(result.as_ref().ok().map(|decided| decided.decision));
             match result {
                 Ok(decided) => response.receipts.push(decided.receipt),
@@ -205,154 +178,96 @@ impl RedisRateLimiterProvider {
                 }
             }
         }
+        response.independent = results.map(|result| result.map(|decided| decided.decision)).collect();
         if request.receipts == Receipts::Unwanted && response.failures.is_empty() {
             response.receipts.clear();
         }
-        let independent = self.report_all(&checks.independent, replies.independent, started).into_iter();
-        response.independent = independent.map(|result| result.map(|decided| decided.decision)).collect();
         Ok(response.without_unspent_receipts())
     }
 
-    async fn take_keyed(&self, checks: &KeyedChecks<'_>, request: TakeRequest<'_>) -> Replies {
-        let verb = if request.receipts == Receipts::Wanted { Verb::Reserve } else { Verb::Take };
-        let mut requests: Vec<CheckRequest> =
-            checks.atomic.iter().map(|keyed| self.check_request(keyed, verb)).collect();
-        requests.extend(checks.independent.iter().map(|keyed| self.check_request(keyed, Verb::Take)));
-        if !self.store.is_one_call(&requests) {
-            return self.take_across_slots(checks, request).await;
-        }
-        let options = CallOptions::with_deadline(request.deadline.until());
-        let replies = self.send_in_one_call(checks, requests, options).await;
-        let read = |verb| {
-            move |(keyed, reply): (&KeyedCheck<'_>, &Result<CheckReply, RedisFailure>)| {
-                self.read(keyed, verb, reply.as_ref().map_err(Clone::clone)?)
-            }
+    async fn take_keyed(
+        &self,
+        keyed: &[KeyedCheck<'_>],
+        request: TakeRequest<'_>,
+    ) -> Vec<DecidedCheckResult> {
+        let atomic = request.checks.len();
+        let verb_of = |index| match request.receipts {
+            Receipts::Wanted if index < atomic => verb::TAKE_WITH_RECEIPT,
+            _ => verb::TAKE,
         };
-        let mut atomic: Vec<DecidedCheckResult> =
-            checks.atomic.iter().zip(&replies).map(read(verb)).collect();
-        if atomic.iter().any(is_denied) {
+        let requests = keyed.iter().enumerate();
+        let requests: Vec<CheckRequest> =
+            requests.map(|(index, keyed)| self.check_request(keyed, verb_of(index))).collect();
+        if !self.store.is_one_call(&requests) {
+            return self.take_across_slots(keyed, request).await;
+        }
+        let options = CallOptions { atomic, ..CallOptions::with_deadline(request.deadline.until()) };
+        let replies = self.send_each(keyed, requests, options).await;
+        let read = |(index, (keyed, reply)): (usize, (&KeyedCheck<'_>, &CheckReplyResult))| {
+            self.read(keyed, verb_of(index), reply.as_ref().map_err(Clone::clone)?)
+        };
+        let mut decided: Vec<DecidedCheckResult> = keyed.iter().zip(&replies).enumerate().map(read).collect();
+        if decided.iter().take(atomic).any(is_denied) {
             // The script has spent nothing, and its replies say what is left.
-            atomic = checks.atomic.iter().zip(&replies).map(read(Verb::DeniedElsewhere)).collect();
+            let uncharged: Vec<_> = keyed.iter().map(|keyed| keyed.spending(Spend::NOTHING)).collect();
+            let replies = uncharged.iter().zip(&replies).enumerate().take(atomic);
+            for (decided, reply) in decided.iter_mut().zip(replies) {
+                if is_allowed(decided) {
+                    *decided = read(reply);
+                }
+            }
         }
-        let independent = replies.iter().skip(checks.atomic.len());
-        Replies {
-            atomic,
-            independent: checks.independent.iter().zip(independent).map(read(Verb::Take)).collect(),
-        }
+        decided
     }
 
-    /// Sends all checks in one script call. Returns a reply for each, those of `checks` first. If the
-    /// call fails, every check fails.
-    async fn send_in_one_call(
+    /// Sends checks, in one script call if possible. Returns a reply for each. If a call fails, all of its checks fail.
+    async fn send_each(
         &self,
-        checks: &KeyedChecks<'_>,
+        keyed: &[KeyedCheck<'_>],
         requests: Vec<CheckRequest>,
         options: CallOptions,
-    ) -> Vec<Result<CheckReply, RedisFailure>> {
+    ) -> Vec<CheckReplyResult> {
+        let charge = |keyed, request: &CheckRequest| {
+            let is_deciding = request.verb.is_deciding();
+            let options = options.clone();
+            async move { if is_deciding { self.charge_outage_units(keyed, options).await } else { Ok(()) } }
+        };
+        if !self.store.is_one_call(&requests) {
+            let send = |(keyed, request)| {
+                let charged = charge(keyed, &request);
+                async {
+                    charged.await?;
+                    self.store.send(request, options.clone()).await
+                }
+            };
+            return join::all(keyed.iter().zip(requests).map(send)).await;
+        }
         let count = requests.len();
         let sent = async {
-            for keyed in checks.iter() {
-                self.charge_outage_units(keyed, &options).await?;
+            for (keyed, request) in keyed.iter().zip(&requests) {
+                charge(keyed, request).await?;
             }
-            self.store.send_many(requests, checks.atomic.len(), options).await
+            self.store.send_all(requests, options.clone()).await
         };
-        let missing = || {
-            Err(RedisFailure::new(
-                RedisFailureKind::BadReply,
-                "the script's reply has fewer results than checks",
-            ))
-        };
+        let missing = "the script's reply has fewer results than checks";
+        let missing = || Err(RedisFailure::new(RedisFailureKind::BadReply, missing));
         match sent.await {
-            Ok(mut reply) => {
-                reply.resize_with(count, missing);
-                reply
+            Ok(mut replies) => {
+                replies.resize_with(count, missing);
+                replies
             }
             Err(failure) => vec![Err(failure); count],
         }
     }
 
     /// Peeks at each check independently.
-    pub(crate) async fn peek_each<'a>(&self, checks: &[Check<'a>], deadline: Deadline) -> Vec<CheckResult> {
-        let peek = |check: &Check<'a>| CheckWithVerb { keyed: KeyedCheck::new(*check), verb: Verb::Peek };
-        self.send_each(checks.iter().map(peek).collect(), deadline).await
+    pub(crate) async fn peek_each(&self, checks: &[Check<'_>], deadline: Deadline) -> Vec<CheckResult> {
+        self.each(&DecideRequest::all(Effect::Peek, checks), deadline).await
     }
 
-    /// Sends each check independently, in one script call if possible. Notifies the observer.
-    async fn send_each(&self, with_verbs: Vec<CheckWithVerb<'_>>, deadline: Deadline) -> Vec<CheckResult> {
-        let requests: Vec<CheckRequest> =
-            with_verbs.iter().map(|check| self.check_request(&check.keyed, check.verb)).collect();
-        let (started, options) = (SystemClock.now(), CallOptions::with_deadline(deadline.until()));
-        let (independent, verbs): (Vec<_>, Vec<_>) =
-            with_verbs.into_iter().map(|check| (check.keyed, check.verb)).unzip();
-        let checks = KeyedChecks { atomic: Vec::new(), independent };
-        let replies: Vec<DecidedCheckResult> = if self.store.is_one_call(&requests) {
-            let replies = self.send_in_one_call(&checks, requests, options).await;
-            let read = |((keyed, verb), reply): ((_, &Verb), Result<CheckReply, _>)| {
-                self.read(keyed, *verb, &reply?)
-            };
-            checks.independent.iter().zip(&verbs).zip(replies).map(read).collect()
-        } else {
-            self.try_each(checks.independent.iter().zip(verbs.iter().copied()), &options).await
-        };
-        let results = match verbs.contains(&Verb::Peek) {
-            // The observer is notified of takes, not of peeks.
-            true => checks
-                .iter()
-                .zip(replies)
-                .map(|(keyed, reply)| self.or_report_failure(keyed, reply))
-                .collect(),
-            false => self.report_all(&checks.independent, replies, started),
-        };
-        results.into_iter().map(|result| result.map(|decided| decided.decision)).collect()
-    }
-
-    /// Notifies the observer of every decision and failure.
-    fn report_all(
-        &self,
-        keyed: &[KeyedCheck<'_>],
-        replies: Vec<DecidedCheckResult>,
-        started: Timestamp,
-    ) -> Vec<Result<DecidedCheck, TrypemaError>> {
-        let decided = keyed.iter().zip(&replies);
-        self.notify_decisions(
-            decided.filter_map(|(keyed, reply)| Some((keyed, &reply.as_ref().ok()?.decision))),
-            started,
-        );
-        keyed.iter().zip(replies).map(|(keyed, reply)| self.or_report_failure(keyed, reply)).collect()
-    }
-
-    fn or_report_failure(
-        &self,
-        keyed: &KeyedCheck<'_>,
-        reply: DecidedCheckResult,
-    ) -> Result<DecidedCheck, TrypemaError> {
-        reply.map_err(|failure| self.report_failure(std::slice::from_ref(keyed), failure))
-    }
-
-    /// Decides a check while Redis is unreachable; `None` if the policy is to fail.
-    #[cfg(feature = "rules")]
-    pub(super) fn decide_without(
-        &self,
-        check: &Check<'_>,
-        args: VerbArgs,
-        on_failure: OnFailure,
-    ) -> Option<Decision> {
-        let key = RedisKey::encode(check.key);
-        with_strategy!(check.limit, |S, limit| {
-            let limiter = self.limiter::<S>();
-            let decided = limiter.fallback.decide(on_failure, VerbCall::new(&key, limit, args))?;
-            let decision = S::core(&decided);
-            if args.verb == Verb::Take {
-                limiter.notify_decision(&key, check.cost, limiter.started(), Some(decision));
-            }
-            Some(decision)
-        })
-    }
-
-    fn check_request(&self, keyed: &KeyedCheck<'_>, verb: Verb) -> CheckRequest {
-        let args = VerbArgs::new(verb, keyed.check.cost).with_payment(keyed.payment);
+    fn check_request(&self, keyed: &KeyedCheck<'_>, verb: &'static VerbRow) -> CheckRequest {
         with_strategy!(keyed.check.limit, |S, limit| {
-            self.limiter::<S>().check_request(&keyed.key, Some(limit), args)
+            self.limiter::<S>().request(verb, &keyed.key, Some(limit)).spending(keyed.spend)
         })
     }
 
@@ -360,36 +275,28 @@ impl RedisRateLimiterProvider {
     async fn charge_outage_units(
         &self,
         keyed: &KeyedCheck<'_>,
-        options: &CallOptions,
+        options: CallOptions,
     ) -> Result<(), RedisFailure> {
         with_strategy!(keyed.check.limit, |S, limit| {
-            self.limiter::<S>().charge_outage_units(&keyed.key, limit, options.clone()).await
+            self.limiter::<S>().charge_outage_units(&keyed.key, limit, options).await
         })
     }
 
-    /// Decodes a reply. Only a reservation has a receipt. A check that only another one denies costs nothing.
-    fn read(&self, keyed: &KeyedCheck<'_>, verb: Verb, reply: &CheckReply) -> DecidedCheckResult {
-        let spend = Spend { cost: keyed.check.cost, payment: keyed.payment };
-        let decided = self.read_spend(keyed, spend, verb, reply)?;
-        match verb == Verb::DeniedElsewhere && decided.decision.is_allowed() {
-            true => self.read_spend(keyed, Spend::NOTHING, verb, reply),
-            false => Ok(decided),
-        }
-    }
-
-    fn read_spend(
+    /// Decodes a reply.
+    fn read(
         &self,
-        keyed: &KeyedCheck<'_>,
-        spend: Spend,
-        verb: Verb,
+        KeyedCheck { check, key, spend }: &KeyedCheck<'_>,
+        verb: &'static VerbRow,
         reply: &CheckReply,
     ) -> DecidedCheckResult {
-        let args = VerbArgs::new(Verb::Take, spend.cost).with_payment(spend.payment);
-        with_strategy!(keyed.check.limit, |S, limit| {
-            let limiter = self.limiter::<S>();
-            let reserved = limiter.reservation(&keyed.key, limit, limiter.read(limit, args, reply.clone())?);
-            let receipt = reserved.receipt.filter(|_| verb == Verb::Reserve);
-            Ok(DecidedCheck { decision: S::core(&reserved.decision), receipt })
+        if verb.number != verb::TAKE_WITH_RECEIPT.number {
+            let decision = read_decision(check, *spend, reply, &mut reply.reader())?;
+            return Ok(DecidedCheck { decision, receipt: None });
+        }
+        with_strategy!(check.limit, |S, limit| {
+            let call = KeySpend { key, limit, spend: *spend };
+            let taken = RedisLimiter::<S>::read_with_receipt(call, Duration::ZERO, reply)?;
+            Ok(DecidedCheck { decision: S::core(&taken.decision), receipt: taken.receipt })
         })
     }
 
@@ -407,14 +314,29 @@ impl RedisRateLimiterProvider {
         }
     }
 
-    fn report_failure(&self, keyed: &[KeyedCheck<'_>], failure: RedisFailure) -> TrypemaError {
+    fn report_failure(
+        &self,
+        KeyedCheck { check, key, .. }: &KeyedCheck<'_>,
+        failure: RedisFailure,
+    ) -> TrypemaError {
         let error = TrypemaError::from(failure);
         if let Some(observer) = self.store.observer() {
-            for KeyedCheck { check, key, .. } in keyed {
-                let strategy = check.limit.strategy();
-                observer.failed(&Failure { strategy, key: key.as_str(), error: &error });
-            }
+            let strategy = check.limit.strategy();
+            observer.failed(&Failure { strategy, key: key.as_str(), error: &error });
         }
         error
     }
+}
+
+/// Reads the decision on a spend from a reply. The reader is at the outcome.
+pub(crate) fn read_decision(
+    check: &Check<'_>,
+    spend: Spend,
+    reply: &CheckReply,
+    reader: &mut ReplyReader<'_>,
+) -> Result<Decision, RedisFailure> {
+    with_strategy!(check.limit, |S, limit| {
+        let found = RedisLimiter::<S>::read(limit, spend.at(reply.now), reply, reader)?;
+        Ok(S::core(&found.decision(limit)))
+    })
 }

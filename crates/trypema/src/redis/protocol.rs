@@ -1,453 +1,265 @@
-//! Encodes requests to the scripts, and decodes their replies.
+//! Encodes checks for the scripts, and decodes the replies to them. `verb.rs` has the format.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::failure::{RedisFailure, RedisFailureKind};
 use super::lease::LeaseArgs;
 use super::script;
 use super::transport::ScriptCall;
+use super::verb::{self, ReplyLayout, VerbRow};
 use crate::clock::Timestamp;
 use crate::strategy::reservations::{ENTRY_BYTES, MAX_ENTRIES};
-use crate::strategy::{LeaseParams, Origin, Payment, ReplyReader, put_count, put_number};
-
-/// The verbs of the driver script, with their numbers in it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(not(feature = "rules"), allow(dead_code, reason = "only rules reserve under an id"))]
-pub(super) enum Verb {
-    Take = 1,
-    Peek = 2,
-    /// Takes as much of the cost as fits.
-    UpTo = 3,
-    /// Takes the cost, for a caller that gets a receipt.
-    Reserve = 4,
-    /// Refunds the units of a receipt, once.
-    Refund = 5,
-    /// Refunds units without a receipt, oldest first.
-    RefundUnits = 6,
-    Reset = 7,
-    /// Replaces the limit that is stored with a live state.
-    Adopt = 8,
-    Block = 9,
-    Unblock = 10,
-    /// Decides without spending. Records the observation or denial that the strategy counts when another
-    /// check denies the request.
-    DeniedElsewhere = 11,
-    /// Takes units that only this instance will spend.
-    Lease = 12,
-    /// Announces that an instance is live, or leaves. Returns the number of live instances.
-    Heartbeat = 13,
-    /// Takes the cost under the id of a reservation, all or nothing with the other checks of its request.
-    Hold = 14,
-    /// Ends a reservation, with the cost as the units that were really spent.
-    Settle = 15,
-    /// Lets a reservation last longer.
-    Renew = 16,
-    /// Lists the reservations of a counter.
-    Holders = 17,
-}
-
-impl Verb {
-    /// Whether the reply contains a decision.
-    fn is_deciding(self) -> bool {
-        matches!(
-            self,
-            Self::Take
-                | Self::Peek
-                | Self::UpTo
-                | Self::Reserve
-                | Self::DeniedElsewhere
-                | Self::Lease
-                | Self::Hold
-                | Self::Settle
-                | Self::Renew
-        )
-    }
-}
-
-/// The further arguments of the verbs of reservations.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ReservationArgs {
-    pub(super) id: [u8; 16],
-    /// A digest of the request that makes the reservation.
-    pub(super) request: u64,
-    pub(super) attempt: u64,
-    /// For [`Verb::Settle`]: the number of the `Ending`.
-    pub(super) ending: u8,
-}
-
-impl ReservationArgs {
-    fn write(&self, argument: &mut Vec<u8>) {
-        argument.extend_from_slice(&self.id);
-        argument.extend_from_slice(&self.request.to_le_bytes());
-        argument.extend_from_slice(&self.attempt.to_le_bytes());
-        argument.push(self.ending);
-    }
-}
+use crate::strategy::{LeaseParams, Origin, Payment, ReplyReader, Spend, put_count, put_number};
 
 /// One check in a script call.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct CheckRequest {
+#[derive(Debug)]
+pub(crate) struct CheckRequest {
     /// The Redis key of the state.
     pub(super) name: Vec<u8>,
-    /// Further Redis keys that the verb uses: receipts, resets, instances.
+    /// Further Redis keys that the verb uses.
     pub(super) helpers: Vec<Vec<u8>>,
     /// The number of the strategy in the scripts.
     pub(super) strategy: u8,
-    pub(super) verb: Verb,
-    pub(super) cost: u64,
-    pub(super) payment: Payment,
-    /// The verb's second argument, in microseconds: the length of a lease or of a reservation, the time at
-    /// which the refunded units were recorded, or the length of a block.
-    pub(super) extra: u64,
-    /// For a refund: the key's reset count when the receipt was issued.
-    pub(super) resets: u32,
-    /// The limit, as the strategy's Lua twin reads it. Empty for verbs without a limit. After it, the further
-    /// arguments of [`Verb::Refund`] and [`Verb::Lease`].
-    pub(super) limit: Vec<u8>,
+    pub(super) verb: &'static VerbRow,
+    pub(super) spend: Spend,
+    /// The time that the verb needs, in microseconds.
+    pub(super) time_us: u64,
+    /// The arguments of the verb, with the limit as the strategy's Lua twin reads it.
+    pub(super) arguments: Vec<u8>,
+    /// The length of an outcome for the limit.
     pub(super) outcome_len: usize,
-    /// The further arguments of the verbs of reservations.
-    pub(super) reservation: Option<ReservationArgs>,
 }
 
-impl LeaseArgs {
-    /// Appends the arguments of [`Verb::Lease`].
-    pub(super) fn write(&self, argument: &mut Vec<u8>) {
-        let LeaseParams { want, unspent, reported, .. } = self.params;
-        let numbers =
-            [want, unspent.units, unspent.recorded.as_micros(), reported, self.instance.live_for_us];
-        numbers.into_iter().for_each(|number| put_count(argument, number));
-        argument.extend_from_slice(&unspent.resets.to_le_bytes());
-        argument.extend_from_slice(&self.instance.id.to_le_bytes());
-        put_origin(argument, unspent.origin);
-    }
-}
-
-/// Appends the argument of [`Verb::Refund`].
-pub(super) fn put_origin(argument: &mut Vec<u8>, origin: Origin) {
-    put_count(argument, origin.window_end);
-    argument.extend_from_slice(&origin.count.to_le_bytes());
-}
-
-fn read_origin(reader: &mut ReplyReader<'_>) -> Option<Origin> {
-    Some(Origin { window_end: reader.count()?, count: reader.word()? })
-}
-
-impl CheckRequest {
-    /// Whether this is a take that only fits or does not. Only such takes share replies, and have a script of
-    /// their own.
-    fn is_plain_take(&self) -> bool {
-        self.verb == Verb::Take && self.payment == Payment::Prepaid
-    }
-
-    /// Returns the verb's number in the driver script, with the payment.
-    fn verb_number(&self) -> u8 {
-        let payment = match self.payment {
-            Payment::Prepaid => 0,
-            Payment::Postpaid => 32,
-            Payment::Debit => 64,
-        };
-        self.verb as u8 + payment
-    }
-
-    /// Returns all Redis keys that the check uses, the state's first.
-    pub(super) fn names(&self) -> impl Iterator<Item = &Vec<u8>> {
-        std::iter::once(&self.name).chain(&self.helpers)
-    }
-}
-
-/// The checks of one caller, usually one.
-#[derive(Debug)]
-pub(super) enum CallerChecks {
-    One(CheckRequest),
-    /// The first `atomic` checks are spent all or nothing, the others independently.
-    Many {
-        requests: Vec<CheckRequest>,
-        atomic: usize,
-    },
-}
-
-impl CallerChecks {
-    pub(super) fn len(&self) -> usize {
-        match self {
-            Self::One(_) => 1,
-            Self::Many { requests, .. } => requests.len(),
-        }
-    }
-
-    /// Returns the checks that are spent all or nothing, and those that are spent independently.
-    pub(super) fn split(&self) -> (&[CheckRequest], &[CheckRequest]) {
-        match self {
-            Self::One(request) => (&[], std::slice::from_ref(request)),
-            Self::Many { requests, atomic } => requests.split_at((*atomic).min(requests.len())),
-        }
-    }
+/// The name of a reservation, and how it ends.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ReservationArgs {
+    pub(crate) id: [u8; 16],
+    /// A digest of the request that makes the reservation.
+    pub(crate) request: u64,
+    pub(crate) attempt: u64,
+    /// The number of the `Ending`.
+    pub(crate) ending: u8,
 }
 
 /// The reply of a script to one check.
 #[derive(Debug, Clone)]
-pub(super) struct CheckReply {
+pub(crate) struct CheckReply {
     /// The time of the decision.
-    pub(super) now: Timestamp,
+    pub(crate) now: Timestamp,
     /// The numeric result of the verb.
-    pub(super) number: u64,
-    outcome: [u8; INLINE_OUTCOME],
-    outcome_len: usize,
-    /// An outcome that is longer than [`INLINE_OUTCOME`].
-    long_outcome: Option<Arc<[u8]>>,
-    /// Units that earlier callers of the same [`RepeatedCheck`] spent after the script had computed the
-    /// outcome.
+    pub(crate) number: u64,
+    /// What follows the number.
+    inline: [u8; INLINE],
+    len: usize,
+    /// The same, if it is longer than [`INLINE`].
+    long: Option<Arc<[u8]>>,
+    /// Units that earlier callers of the same take spent after the script had computed the outcome.
     pub(super) spent: u64,
-    /// For a lease: the number of instances that share the key, and the key's reset count.
-    pub(super) instances: u32,
-    pub(super) resets: u32,
-    /// For a lease and a take with a receipt: the count that the units joined.
-    pub(super) origin: Origin,
 }
 
-/// The replies to the checks of one caller, usually one.
-#[derive(Debug)]
-pub(super) enum CallerReplies {
-    One(CheckReply),
-    Many(Vec<Result<CheckReply, RedisFailure>>),
+/// The reply to one check, or the failure of its request.
+pub(super) type CheckReplyResult = Result<CheckReply, RedisFailure>;
+
+/// The size of the buffer in a reply: enough for every verb and strategy, except a token bucket with more than four
+/// limits.
+const INLINE: usize = 88;
+
+impl ReservationArgs {
+    /// Returns the arguments of a verb whose limit is encoded as `limit`.
+    fn with_limit(&self, limit: &[u8]) -> Vec<u8> {
+        // A limit has at most 16 token buckets of 32 bytes.
+        let len = (limit.len() as u16).to_le_bytes();
+        let (request, attempt) = (self.request.to_le_bytes(), self.attempt.to_le_bytes());
+        [&self.id[..], &request, &attempt, &[self.ending], &len, limit].concat()
+    }
 }
 
-/// The size of the inline buffer for the encoded outcome. Enough for every strategy, except a token bucket
-/// with more than four limits.
-const INLINE_OUTCOME: usize = 64;
+impl LeaseArgs {
+    /// Appends the arguments that follow the limit.
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        let LeaseParams { want, unspent, reported, .. } = self.params;
+        let numbers =
+            [want, unspent.units, unspent.recorded.as_micros(), reported, self.instance.live_for_us];
+        numbers.into_iter().for_each(|number| put_count(out, number));
+        out.extend_from_slice(&unspent.resets.to_le_bytes());
+        out.extend_from_slice(&self.instance.id.to_le_bytes());
+        put_origin(out, unspent.origin);
+    }
+}
+
+pub(super) fn put_origin(out: &mut Vec<u8>, origin: Origin) {
+    put_count(out, origin.window_end);
+    out.extend_from_slice(&origin.count.to_le_bytes());
+}
+
+pub(super) fn read_origin(reader: &mut ReplyReader<'_>) -> Option<Origin> {
+    Some(Origin { window_end: reader.count()?, count: reader.word()? })
+}
+
+impl CheckRequest {
+    /// Returns the same request with a cost.
+    pub(crate) fn spending(self, spend: Spend) -> Self {
+        Self { spend, ..self }
+    }
+
+    /// Returns the same request with the time of its verb.
+    pub(crate) fn lasting(self, time: Duration) -> Self {
+        Self { time_us: u64::try_from(time.as_micros()).unwrap_or(u64::MAX), ..self }
+    }
+
+    /// Returns the same request with the name of a reservation.
+    pub(crate) fn naming(self, reservation: &ReservationArgs) -> Self {
+        Self { arguments: reservation.with_limit(&self.arguments), ..self }
+    }
+
+    /// Whether this is a take that only fits or does not. Only such takes share replies, and have a script of
+    /// their own.
+    pub(super) fn is_plain_take(&self) -> bool {
+        self.verb.number == verb::TAKE.number && self.spend.payment == Payment::Prepaid
+    }
+
+    /// Whether consecutive callers with these requests share a reply.
+    pub(super) fn shares_reply_with(&self, other: &Self) -> bool {
+        self.is_plain_take()
+            && other.is_plain_take()
+            && self.spend == other.spend
+            && self.strategy == other.strategy
+            && self.name == other.name
+            && self.arguments == other.arguments
+    }
+
+    /// Returns the call of the script for a plain take by `times` callers.
+    pub(super) fn single_call(&self, times: u32, now: Option<Timestamp>) -> ScriptCall {
+        let mut argument = Vec::with_capacity(20 + self.arguments.len());
+        put_time(&mut argument, now);
+        argument.extend_from_slice(&times.to_le_bytes());
+        put_count(&mut argument, self.spend.cost);
+        argument.extend_from_slice(&self.arguments);
+        let script = script::single(self.strategy);
+        ScriptCall { script, keys: vec![self.name.clone()], arguments: vec![argument] }
+    }
+
+    /// Appends this check, of `times` callers, to the keys and the argument of a call to the driver script.
+    pub(super) fn write(&self, times: u32, keys: &mut Vec<Vec<u8>>, argument: &mut Vec<u8>) {
+        let payment = match self.spend.payment {
+            Payment::Prepaid => 0,
+            Payment::Postpaid => verb::POSTPAID,
+            Payment::Debit => verb::DEBIT,
+        };
+        argument.push(self.strategy);
+        argument.push(self.verb.number + payment);
+        // A key may be listed twice: the driver script reads and writes its state once.
+        argument.extend_from_slice(&(keys.len() as u16 + 1).to_le_bytes());
+        keys.push(self.name.clone());
+        keys.extend(self.helpers.iter().cloned());
+        argument.extend_from_slice(&times.to_le_bytes());
+        put_count(argument, self.spend.cost);
+        put_count(argument, self.time_us);
+        argument.extend_from_slice(&self.arguments);
+    }
+
+    /// Reads the part of the driver's reply to this check, of `times` callers. Adds a reply for each.
+    pub(super) fn read(
+        &self,
+        times: u32,
+        now: Timestamp,
+        reader: &mut ReplyReader<'_>,
+        replies: &mut Vec<CheckReplyResult>,
+    ) -> Option<()> {
+        if reader.byte()? == 0 {
+            let len = usize::from(reader.short()?);
+            let why = String::from_utf8_lossy(reader.bytes(len)?);
+            let failure = RedisFailure::new(RedisFailureKind::Refused, why);
+            replies.extend((0..times).map(|_| Err(failure.clone())));
+            return Some(());
+        }
+        let mut reply = CheckReply::new(now, reader.count()?);
+        if let ReplyLayout::Decision { before, .. } = self.verb.reply {
+            reply.append(reader.bytes(before)?);
+        }
+        if self.verb.reply == ReplyLayout::Number {
+            replies.extend((0..times).map(|_| Ok(reply.clone())));
+            return Some(());
+        }
+        self.read_parts(times, &reply, reader, replies)
+    }
+
+    /// Reads the parts of a reply, each for some of the `times` callers. Each caller gets a copy of `reply` with its
+    /// part.
+    pub(super) fn read_parts(
+        &self,
+        times: u32,
+        reply: &CheckReply,
+        reader: &mut ReplyReader<'_>,
+        replies: &mut Vec<CheckReplyResult>,
+    ) -> Option<()> {
+        let len = match self.verb.reply {
+            ReplyLayout::Number => 0,
+            ReplyLayout::Decision { in_front, .. } => in_front + self.outcome_len,
+            ReplyLayout::Bytes(len) => len,
+            ReplyLayout::Entries => {
+                usize::try_from(reply.number).ok().filter(|count| *count <= MAX_ENTRIES)? * ENTRY_BYTES
+            }
+        };
+        let mut left = times;
+        while left > 0 {
+            let count = reader.word().filter(|count| (1..=left).contains(count))?;
+            let part = reader.bytes(len)?;
+            let mut reply = reply.clone();
+            reply.append(part);
+            // The outcome of every Lua twin begins with a byte that is 1 if the cost was spent without a draw.
+            let is_spending = part.first() == Some(&1);
+            for before in 0..u64::from(count) {
+                let spent = if is_spending { before.checked_mul(self.spend.cost)? } else { 0 };
+                replies.push(Ok(CheckReply { spent, ..reply.clone() }));
+            }
+            left -= count;
+        }
+        Some(())
+    }
+}
 
 impl CheckReply {
-    fn at(now: Timestamp, number: u64) -> Self {
-        Self {
-            now,
-            number,
-            outcome: [0; INLINE_OUTCOME],
-            outcome_len: 0,
-            long_outcome: None,
-            spent: 0,
-            instances: 0,
-            resets: 0,
-            origin: Origin::default(),
+    /// Returns what follows the number, as counts.
+    pub(crate) fn counts<const N: usize>(&self) -> Result<[u64; N], RedisFailure> {
+        let (mut counts, mut reader) = ([0; N], self.reader());
+        for count in &mut counts {
+            *count = reader.count().ok_or_else(malformed)?;
         }
+        Ok(counts)
     }
 
-    pub(super) fn outcome(&self) -> ReplyReader<'_> {
-        ReplyReader::new(self.long_outcome.as_deref().unwrap_or(&self.outcome[..self.outcome_len]))
-    }
-}
-
-/// A check, and the number of consecutive callers that sent it.
-#[derive(Debug)]
-pub(super) struct RepeatedCheck<'a> {
-    pub(super) request: &'a CheckRequest,
-    pub(super) times: u32,
-}
-
-/// An entry of a script call.
-#[derive(Debug)]
-enum BatchEntry<'a> {
-    Repeated(RepeatedCheck<'a>),
-    /// Checks that are spent all or nothing.
-    Atomic(&'a [CheckRequest]),
-}
-
-/// The entries of one script call, in order.
-#[derive(Debug, Default)]
-pub(super) struct BatchRequest<'a> {
-    entries: Vec<BatchEntry<'a>>,
-}
-
-impl<'a> BatchRequest<'a> {
-    /// Adds the checks of one caller. Consecutive callers that take the same cost from the same key form
-    /// one [`RepeatedCheck`].
-    pub(super) fn add(&mut self, requests: &'a CallerChecks) {
-        let (atomic, independent) = requests.split();
-        match atomic {
-            [] => {}
-            [request] => self.add_independent(request),
-            requests => self.entries.push(BatchEntry::Atomic(requests)),
-        }
-        independent.iter().for_each(|request| self.add_independent(request));
+    pub(super) fn new(now: Timestamp, number: u64) -> Self {
+        Self { now, number, inline: [0; INLINE], len: 0, long: None, spent: 0 }
     }
 
-    fn add_independent(&mut self, request: &'a CheckRequest) {
-        match self.entries.last_mut() {
-            Some(BatchEntry::Repeated(repeated))
-                if request.is_plain_take() && repeated.request == request =>
-            {
-                repeated.times += 1
-            }
-            _ => self.entries.push(BatchEntry::Repeated(RepeatedCheck { request, times: 1 })),
+    fn append(&mut self, bytes: &[u8]) {
+        let len = self.len + bytes.len();
+        match self.inline.get_mut(self.len..len) {
+            Some(free) => free.copy_from_slice(bytes),
+            None => self.long = Some([&self.inline[..self.len], bytes].concat().into()),
         }
+        self.len = len;
     }
 
-    /// Returns the check if it is the only entry and a take. Such a call uses the strategy's own script.
-    fn single(&self) -> Option<&RepeatedCheck<'a>> {
-        match self.entries.as_slice() {
-            [BatchEntry::Repeated(repeated)] if repeated.request.is_plain_take() => Some(repeated),
-            _ => None,
-        }
-    }
-
-    /// Returns the script call for these requests. `now` replaces the server's time, if it is given.
-    pub(super) fn call(&self, now: Option<Timestamp>) -> ScriptCall {
-        if let Some(repeated) = self.single() {
-            return single_call(repeated, now);
-        }
-        let mut packed = PackedCall::new(now, self.entries.len());
-        for entry in &self.entries {
-            match entry {
-                BatchEntry::Repeated(repeated) => {
-                    packed.argument.push(1);
-                    packed.add(repeated.request, repeated.times);
-                }
-                BatchEntry::Atomic(requests) => {
-                    packed.argument.push(requests.len() as u8);
-                    requests.iter().for_each(|request| packed.add(request, 1));
-                }
-            }
-        }
-        packed.call()
-    }
-
-    /// Decodes `reply` into a result for each check, in order. Returns `None` if the reply is malformed.
-    pub(super) fn read(&self, reply: &[u8]) -> Option<Vec<Result<CheckReply, RedisFailure>>> {
-        let mut reader = ReplyReader::new(reply);
-        let now = Timestamp::from_micros(reader.count()?);
-        let mut replies = Vec::new();
-        if let Some(repeated) = self.single() {
-            let template = CheckReply::at(now, 0);
-            read_outcomes(&mut reader, repeated, template, &mut replies)?;
-            return reader.is_empty().then_some(replies);
-        }
-        for entry in &self.entries {
-            match entry {
-                BatchEntry::Repeated(repeated) => read_check(&mut reader, repeated, now, &mut replies)?,
-                BatchEntry::Atomic(requests) => requests.iter().try_for_each(|request| {
-                    read_check(&mut reader, &RepeatedCheck { request, times: 1 }, now, &mut replies)
-                })?,
-            }
-        }
-        reader.is_empty().then_some(replies)
+    /// Returns a reader of what follows the number.
+    pub(crate) fn reader(&self) -> ReplyReader<'_> {
+        ReplyReader::new(self.long.as_deref().unwrap_or_else(|| &self.inline[..self.len]))
     }
 }
 
-fn single_call(repeated: &RepeatedCheck<'_>, now: Option<Timestamp>) -> ScriptCall {
-    let mut argument = Vec::with_capacity(20 + repeated.request.limit.len());
-    put_time(&mut argument, now);
-    argument.extend_from_slice(&repeated.times.to_le_bytes());
-    put_count(&mut argument, repeated.request.cost);
-    argument.extend_from_slice(&repeated.request.limit);
-    let script = script::single(repeated.request.strategy);
-    let keys = repeated.request.names().cloned().collect();
-    ScriptCall { script, keys, arguments: vec![argument] }
+/// Returns the failure of a reply with an impossible number.
+pub(crate) fn malformed() -> RedisFailure {
+    RedisFailure::new(RedisFailureKind::BadReply, "the script's reply has an impossible number")
+}
+
+/// Returns the time from `now` until a time of the scripts.
+pub(crate) fn left_until(expires_at: u64, now: Timestamp) -> Duration {
+    Duration::from_micros(expires_at.saturating_sub(now.as_micros()))
 }
 
 /// Appends a time; -1 stands for the server's own.
-fn put_time(argument: &mut Vec<u8>, now: Option<Timestamp>) {
+pub(super) fn put_time(argument: &mut Vec<u8>, now: Option<Timestamp>) {
     put_number(argument, now.map_or(-1.0, |now| now.as_micros() as f64));
-}
-
-/// The keys and the packed argument of a call to the driver script.
-struct PackedCall {
-    keys: Vec<Vec<u8>>,
-    argument: Vec<u8>,
-}
-
-impl PackedCall {
-    fn new(now: Option<Timestamp>, requests: usize) -> Self {
-        let mut argument = Vec::with_capacity(64 * (requests + 1));
-        put_time(&mut argument, now);
-        argument.extend_from_slice(&(requests as u16).to_le_bytes());
-        Self { keys: Vec::with_capacity(requests), argument }
-    }
-
-    fn add(&mut self, request: &CheckRequest, times: u32) {
-        // A key may be listed twice: the driver script reads and writes its state once.
-        let index = self.keys.len();
-        self.keys.extend(request.names().cloned());
-        let times = if request.verb == Verb::Refund { request.resets } else { times };
-        self.argument.push(request.strategy);
-        self.argument.push(request.verb_number());
-        self.argument.extend_from_slice(&(index as u16 + 1).to_le_bytes());
-        self.argument.extend_from_slice(&times.to_le_bytes());
-        put_count(&mut self.argument, request.cost);
-        put_number(&mut self.argument, request.extra.min(1 << 53) as f64);
-        if let Some(reservation) = &request.reservation {
-            reservation.write(&mut self.argument);
-            // A limit has at most 16 token buckets of 32 bytes.
-            self.argument.extend_from_slice(&(request.limit.len() as u16).to_le_bytes());
-        }
-        self.argument.extend_from_slice(&request.limit);
-    }
-
-    fn call(self) -> ScriptCall {
-        let (script, arguments) = (script::driver(), vec![self.argument]);
-        ScriptCall { script, keys: self.keys, arguments }
-    }
-}
-
-/// Reads the reply of the driver script to one check.
-fn read_check(
-    reader: &mut ReplyReader<'_>,
-    repeated: &RepeatedCheck<'_>,
-    now: Timestamp,
-    replies: &mut Vec<Result<CheckReply, RedisFailure>>,
-) -> Option<()> {
-    if reader.byte()? == 0 {
-        let len = usize::from(reader.short()?);
-        let why = String::from_utf8_lossy(reader.bytes(len)?);
-        let failure = RedisFailure::new(RedisFailureKind::Refused, why);
-        replies.extend((0..repeated.times).map(|_| Err(failure.clone())));
-        return Some(());
-    }
-    let number = reader.count()?;
-    let mut reply = CheckReply::at(now, number);
-    if repeated.request.verb == Verb::Lease {
-        (reply.instances, reply.resets) = (reader.word()?, reader.word()?);
-    }
-    if matches!(repeated.request.verb, Verb::Lease | Verb::Reserve) {
-        reply.origin = read_origin(reader)?;
-    }
-    if repeated.request.verb == Verb::Holders {
-        let count = usize::try_from(number).ok().filter(|count| *count <= MAX_ENTRIES)?;
-        reader.word()?;
-        reply.long_outcome = Some(reader.bytes(count * ENTRY_BYTES)?.into());
-        replies.push(Ok(reply));
-        return Some(());
-    }
-    if repeated.request.verb.is_deciding() {
-        return read_outcomes(reader, repeated, reply, replies);
-    }
-    replies.extend((0..repeated.times).map(|_| Ok(reply.clone())));
-    Some(())
-}
-
-/// Reads the replies for all callers of `repeated`. Each is a copy of `template` with its own outcome.
-fn read_outcomes(
-    reader: &mut ReplyReader<'_>,
-    repeated: &RepeatedCheck<'_>,
-    template: CheckReply,
-    replies: &mut Vec<Result<CheckReply, RedisFailure>>,
-) -> Option<()> {
-    let mut left = repeated.times;
-    while left > 0 {
-        let count = reader.word().filter(|count| (1..=left).contains(count))?;
-        let bytes = reader.bytes(repeated.request.outcome_len)?;
-        let mut reply = template.clone();
-        match reply.outcome.get_mut(..bytes.len()) {
-            Some(outcome) => {
-                outcome.copy_from_slice(bytes);
-                reply.outcome_len = bytes.len();
-            }
-            None => reply.long_outcome = Some(bytes.into()),
-        }
-        // The outcome of every Lua twin begins with a byte that is 1 if the cost was spent without a draw.
-        let is_spending = bytes.first() == Some(&1);
-        for before in 0..u64::from(count) {
-            let spent = if is_spending { before.checked_mul(repeated.request.cost)? } else { 0 };
-            replies.push(Ok(CheckReply { spent, ..reply.clone() }));
-        }
-        left -= count;
-    }
-    Some(())
 }

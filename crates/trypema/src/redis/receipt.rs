@@ -31,7 +31,7 @@ impl RedisReceipt {
     }
 
     /// Returns the time at which the units are recorded, by the server's clock. Units of
-    /// [`RedisLimiter::reserve_for`](super::RedisLimiter::reserve_for) may be spent until then, and no
+    /// [`RedisLimiter::take_with_receipt_for`](super::RedisLimiter::take_with_receipt_for) may be spent until then, and no
     /// longer.
     pub fn recorded_at(&self) -> Timestamp {
         self.recorded

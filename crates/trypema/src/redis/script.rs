@@ -9,25 +9,50 @@
 //! `strategy/quick/`. For all others the driver reads each state once, decides everything, and writes each changed state
 //! once.
 //!
-//! A twin has the functions of its Rust file: `read` (the limit), `load`, `save`, `decide`, `commit`, `available`,
-//! `refund`, `retention` and `encode_outcome`.
+//! A twin returns a table with the functions of its Rust file: `read` (the limit), `load`, `save`, `decide`, `commit`,
+//! `available`, `refund`, `retention`, `recorded_time` and `encode_outcome`. Optional are `recorded_units`, `origin`,
+//! `lease`, `record_denied_elsewhere`, `block_for`, `is_blocked`, and the flag `is_held` if its state is a table of
+//! reservations.
+//!
+//! Redis runs a script from its first line in each call, so a function costs time even if it is not used. Each part is
+//! therefore a branch of the function `define` and returns a function, or a table of functions; a call defines only the
+//! parts that it needs. Names of numbers ([`LUA_NUMBERS`], `script/numbers.rs`) are replaced by the numbers, because a
+//! local variable that functions use costs time, too.
 
+mod numbers;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use super::transport::Script;
-use crate::strategy::{LUA_SOURCES, LuaSource, RESERVATIONS};
+use crate::strategy::{LUA_NUMBERS, LUA_PARTS, LUA_SOURCES, LuaPart, LuaSource};
 
+const LOCALS: &str = include_str!("script/locals.lua");
 const TIME: &str = include_str!("script/time.lua");
-const STATE: &str = include_str!("script/state.lua");
-const TAKE: &str = include_str!("script/take.lua");
-const FIRST: &str = include_str!("script/first.lua");
+const SINGLE_HEAD: &str = include_str!("script/single/head.lua");
 const SINGLE: &str = include_str!("script/single.lua");
-const REQUESTS: &str = include_str!("script/requests.lua");
-pub(super) const INSTANCES: &str = include_str!("script/instances.lua");
-const LEASE: &str = include_str!("script/lease.lua");
-const DRIVER: &str = include_str!("script/driver.lua");
-const DRIVER_RESERVATIONS: &str = include_str!("script/driver/reservations.lua");
-const DRIVER_ANSWER: &str = include_str!("script/driver/answer.lua");
+const DRIVER_HEAD: &str = include_str!("script/driver/head.lua");
+const INSTANCES: &str = include_str!("script/instances.lua");
+
+/// The driver behind its parts. The functions for reservations use its local ones, so they are no part.
+const DRIVER: &str = concat!(
+    include_str!("script/requests.lua"),
+    include_str!("script/require.lua"),
+    include_str!("script/driver.lua"),
+    "local function define_reservation_verbs()\n",
+    include_str!("script/driver/reservations.lua"),
+    "end\n",
+    include_str!("script/driver/answer.lua"),
+);
+
+/// The parts that know no strategy.
+const PARTS: [LuaPart; 5] = [
+    LuaPart { name: "quick/lease", source: include_str!("script/quick/lease.lua") },
+    LuaPart { name: "lease", source: include_str!("script/lease.lua") },
+    LuaPart { name: "instances", source: INSTANCES },
+    LuaPart { name: "state", source: include_str!("script/state.lua") },
+    LuaPart { name: "take", source: include_str!("script/take.lua") },
+];
 
 /// Returns the script for takes of one cost from one key, for the strategy with this number.
 pub(super) fn single(number: u8) -> Arc<Script> {
@@ -38,8 +63,7 @@ pub(super) fn single(number: u8) -> Arc<Script> {
     Arc::clone(SINGLES[index].get_or_init(made))
 }
 
-/// Returns the driver script, which runs any requests. It defines a strategy's functions only when a
-/// request needs them.
+/// Returns the driver script, which runs any requests.
 pub(super) fn driver() -> Arc<Script> {
     static SCRIPT: OnceLock<Arc<Script>> = OnceLock::new();
     Arc::clone(SCRIPT.get_or_init(|| Arc::new(Script::new(driver_source(&LUA_SOURCES)))))
@@ -70,50 +94,121 @@ fn sources_of(strategies: &[LuaSource]) -> Vec<ScriptSource> {
 }
 
 fn single_source(lua: &LuaSource) -> String {
-    let usual_case = [TIME, "local quick", lua.quick_base, lua.quick, FIRST];
-    let otherwise = [STATE, lua.base, lua.source, TAKE, SINGLE];
-    [usual_case.join("\n"), otherwise.join("\n")].join("\n")
+    let mut branches = Branches::default();
+    branches.add("name == 'quick'", &of_strategy(lua, lua.quick));
+    branches.add("name == 'strategy'", &of_strategy(lua, lua.source));
+    branches.add_required_by(vec![SINGLE, lua.quick, lua.source]);
+    assembled(SINGLE_HEAD, &branches, SINGLE)
 }
 
 fn driver_source(strategies: &[LuaSource]) -> String {
-    // Each function costs time in every call of the script, so it is made when it is needed.
-    let mut source = format!(
-        "{TIME}\nlocal live_instances, share_of, lease_end, read_terms\nlocal function define_leases()\nif share_of then\n\
-         return\nend\n{INSTANCES}\n{LEASE}\nend\n"
-    );
-    source.push_str("local function new_quick(number)\n");
-    for (index, lua) in strategies.iter().enumerate().filter(|(_, lua)| !lua.quick.is_empty()) {
-        let quick = [lua.quick_base, lua.quick].join("\n");
-        source.push_str(&format!("if number == {} then\n{quick}\nreturn quick\nend\n", index + 1));
+    let mut branches = Branches::default();
+    let mut sources = vec![DRIVER];
+    let kinds: [(&str, fn(&LuaSource) -> &'static str); 4] = [
+        ("quick", |lua| lua.quick),
+        ("quick_refund", |lua| lua.quick_refund),
+        ("quick_hold", |lua| lua.quick_hold),
+        ("strategy", |lua| lua.source),
+    ];
+    for (name, source_of) in kinds {
+        for (index, lua) in strategies.iter().enumerate() {
+            let condition = format!("name == '{name}' and number == {}", index + 1);
+            branches.add(&condition, &of_strategy(lua, source_of(lua)));
+            sources.push(source_of(lua));
+        }
     }
-    source.push_str("end\nlocal function new_quick_refund(number)\n");
-    for (index, lua) in strategies.iter().enumerate().filter(|(_, lua)| !lua.quick_refund.is_empty()) {
-        let (number, refund) = (index + 1, lua.quick_refund);
-        source.push_str(&format!("if number == {number} then\n{refund}\nreturn quick_refund\nend\n"));
+    branches.add_required_by(sources);
+    assembled(DRIVER_HEAD, &branches, DRIVER)
+}
+
+/// Returns one of a strategy's sources with the letter of its states.
+fn of_strategy(lua: &LuaSource, source: &str) -> String {
+    source.replace("STATE_LETTER", &lua.letter.to_string())
+}
+
+/// The branches of the function that defines the parts.
+#[derive(Debug, Default)]
+struct Branches(String);
+
+impl Branches {
+    /// Adds a part, unless it is empty.
+    fn add(&mut self, condition: &str, source: &str) {
+        if !source.is_empty() {
+            self.0.push_str(&format!("if {condition} then\n{source}\nend\n"));
+        }
     }
-    source.push_str("end\n");
-    source.push_str(&format!("{REQUESTS}\n{STATE}\nlocal function reservations()\n{RESERVATIONS}\n"));
-    source.push_str(
-        "return {load = load_table, save = save_table, empty = empty_table, find = find_entry, held = held_at, \
-         live = live_entries, insert = insert_entry, settle = settle_entry, renew = renew_entry, forget_expired = \
-         forget_expired_entries, latest_expiry_at = latest_expiry_at, step_back = step_back, OPEN = OPEN, is_undone = is_undone, confirm = confirm_entry, \
-         undo = undo_entry}\nend\n",
-    );
-    source.push_str("local strategies = {}\n");
-    for (index, lua) in strategies.iter().enumerate() {
-        let parts = [lua.base, lua.source, lua.lease, TAKE].join("\n");
-        let (name, number) = (lua.name, index + 1);
-        source.push_str(&format!("-- {name}\nstrategies[{number}] = function()\n"));
-        source.push_str(&format!(
-            "local record_denied_elsewhere, lease, block_for, is_blocked, recorded_units, origin\n{parts}\n"
-        ));
-        source.push_str(
-            "return {read = read, load = load, save = save, decide = decide, commit = commit, take = take, \
-             available = available, refund = refund, retention = retention, encode_outcome = encode_outcome, \
-             record_denied_elsewhere = record_denied_elsewhere, lease = lease, block_for = block_for, \
-             is_blocked = is_blocked, recorded_time = recorded_time, recorded_units = recorded_units, origin = origin}\nend\n",
-        );
+
+    /// Adds the parts that these sources ask for, and those that these ask for in turn.
+    fn add_required_by(&mut self, mut sources: Vec<&'static str>) {
+        let parts = || LUA_PARTS.iter().chain(&PARTS);
+        let mut required = BTreeSet::new();
+        while let Some(source) = sources.pop() {
+            let is_named = |part: &&LuaPart| source.contains(&format!("('{}')", part.name));
+            let named = parts().filter(is_named).filter(|part| required.insert(part.name));
+            sources.extend(named.map(|part| part.source));
+        }
+        for part in parts().filter(|part| required.contains(part.name)) {
+            self.add(&format!("name == '{}'", part.name), part.source);
+        }
     }
-    source.push_str(&[DRIVER, DRIVER_RESERVATIONS, DRIVER_ANSWER].join("\n"));
-    source
+}
+
+fn assembled(head: &str, Branches(branches): &Branches, main: &str) -> String {
+    let defining = "local require\nlocal function define(name, number)";
+    condensed(&[LOCALS, head, TIME, defining, branches, "end", main].join("\n"))
+}
+
+/// Returns the source without comments and indentation, and with the numbers in place of their names.
+fn condensed(source: &str) -> String {
+    let shared = LUA_NUMBERS.iter().map(|(name, number)| (*name, number.to_string()));
+    // The answer of a usual case that is none.
+    let mut names: BTreeMap<&str, String> = BTreeMap::from([("UNUSUAL", "nil".to_owned())]);
+    names.extend(shared.chain(numbers::names()));
+    let mut condensed = String::with_capacity(source.len());
+    for line in source.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("--")) {
+        let mut rest = line;
+        while let Some(start) = rest.find(is_of_name) {
+            let (before, from) = rest.split_at(start);
+            let (name, after) = from.split_at(from.find(|c| !is_of_name(c)).unwrap_or(from.len()));
+            condensed.push_str(before);
+            condensed.push_str(names.get(name).map_or(name, String::as_str));
+            rest = after;
+        }
+        condensed.push_str(rest);
+        condensed.push('\n');
+    }
+    condensed
+}
+
+fn is_of_name(c: char) -> bool {
+    c == '_' || c.is_ascii_alphanumeric()
+}
+
+/// Returns the part that only leases and heartbeats use, as scripts contain it.
+#[cfg(test)]
+pub(super) fn instances() -> String {
+    condensed(INSTANCES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A name that no number replaced would be an undefined variable.
+    #[test]
+    fn every_name_of_a_number_is_replaced() {
+        for script in script_sources() {
+            let outside_strings = script.source.split('\'').step_by(2).collect::<Vec<_>>().join(" ");
+            let is_constant =
+                |name: &&str| name.len() > 2 && !name.contains(|c: char| c.is_ascii_lowercase());
+            let mut names: BTreeSet<&str> =
+                outside_strings.split(|c| !is_of_name(c)).filter(is_constant).collect();
+            names.retain(|name| name.starts_with(|c: char| c.is_ascii_uppercase()));
+            let is_known = |name: &str| {
+                matches!(name, "KEYS" | "ARGV") || outside_strings.contains(&format!("local {name} ="))
+            };
+            let unknown: Vec<&&str> = names.iter().filter(|name| !is_known(name)).collect();
+            assert!(unknown.is_empty(), "{}: {unknown:?}", script.name);
+        }
+    }
 }

@@ -11,7 +11,7 @@ use super::failure::{RedisFailure, RedisFailureKind};
 use super::fallback::OnFailure;
 use super::key::{RedisKey, state_name};
 use super::permissions::MissingPermission;
-use super::protocol::{CallerChecks, CallerReplies, CheckReply, CheckRequest};
+use super::protocol::{CheckReply, CheckReplyResult, CheckRequest};
 use super::runtime::RuntimeId;
 use super::transport::{Probe, RedisConnection, RedisStats, slot_of};
 use crate::clock::{Clock, ClockSource, SystemClock, Timestamp};
@@ -141,30 +141,24 @@ impl Store {
         request: CheckRequest,
         options: CallOptions,
     ) -> Result<CheckReply, RedisFailure> {
-        let batcher = self.batcher_for(std::slice::from_ref(&request))?;
-        let reply = self.observe_call(batcher.send(CallerChecks::One(request), options)).await?;
-        let missing = || {
-            RedisFailure::new(RedisFailureKind::BadReply, "the script's reply has fewer results than checks")
-        };
-        match reply {
-            CallerReplies::One(reply) => Ok(reply),
-            CallerReplies::Many(reply) => reply.into_iter().next().unwrap_or_else(|| Err(missing())),
-        }
+        let replies = self.send_all(vec![request], options).await?;
+        let missing = "the script's reply has fewer results than checks";
+        let missing = || Err(RedisFailure::new(RedisFailureKind::BadReply, missing));
+        replies.into_iter().next().unwrap_or_else(missing)
     }
 
     /// Awaits a call, and notifies the observer of its latency and failure. If only some of its checks failed,
     /// the first of them is the failure.
     async fn observe_call(
         &self,
-        call: impl Future<Output = Result<CallerReplies, RedisFailure>>,
-    ) -> Result<CallerReplies, RedisFailure> {
+        call: impl Future<Output = Result<Vec<CheckReplyResult>, RedisFailure>>,
+    ) -> Result<Vec<CheckReplyResult>, RedisFailure> {
         let Some(observer) = self.observer() else { return call.await };
         let started = SystemClock.now();
         let answer = call.await;
         let latency_us = SystemClock.now().as_micros().saturating_sub(started.as_micros());
         let failure = match &answer {
-            Ok(CallerReplies::One(_)) => None,
-            Ok(CallerReplies::Many(replies)) => replies.iter().find_map(|reply| reply.as_ref().err()),
+            Ok(replies) => replies.iter().find_map(|reply| reply.as_ref().err()),
             Err(failure) => Some(failure),
         };
         let error = failure.map(|failure| TrypemaError::from(failure.clone()));
@@ -189,23 +183,17 @@ impl Store {
         connection.missing_permissions(probe).await
     }
 
-    /// Sends several checks in one script call. The first `atomic` are spent all or nothing. Returns a
-    /// result for each. On a Cluster all keys must be in one slot.
-    pub(super) async fn send_many(
+    /// Sends several checks in one script call. Returns a result for each. On a Cluster all keys must be in one slot.
+    pub(super) async fn send_all(
         &self,
         requests: Vec<CheckRequest>,
-        atomic: usize,
         options: CallOptions,
-    ) -> Result<Vec<Result<CheckReply, RedisFailure>>, RedisFailure> {
+    ) -> Result<Vec<CheckReplyResult>, RedisFailure> {
         if requests.is_empty() {
             return Ok(Vec::new());
         }
         let batcher = self.batcher_for(&requests)?;
-        let reply = self.observe_call(batcher.send(CallerChecks::Many { requests, atomic }, options)).await?;
-        Ok(match reply {
-            CallerReplies::One(reply) => vec![Ok(reply)],
-            CallerReplies::Many(reply) => reply,
-        })
+        self.observe_call(batcher.send(requests, options)).await
     }
 
     /// Whether one script call can contain all of these checks.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::key::RedisKey;
 use super::limiter::RedisLimiter;
-use crate::strategy::Wire;
-use crate::waiting::{WaitError, WaitState, WaitVerb};
+use crate::strategy::{Effect, Wire};
+use crate::waiting::{WaitError, WaitState};
 
 impl<S: Wire> RedisLimiter<S> {
     /// Waits until `cost` is admitted, for at most `patience`.
@@ -49,10 +49,10 @@ impl<S: Wire> RedisLimiter<S> {
         cost: u64,
         patience: Duration,
     ) -> Result<S::Decision<'l>, WaitError> {
-        let run = |verb| async move {
-            match verb {
-                WaitVerb::Peek => self.peek(key, limit, cost).await,
-                WaitVerb::Take => self.take(key, limit, cost).await,
+        let run = |effect| async move {
+            match effect {
+                Effect::Peek => self.peek(key, limit, cost).await,
+                _ => self.take(key, limit, cost).await,
             }
         };
         let waiting = WaitState::new(self.store.clock(), patience).with_jitter();

@@ -119,6 +119,8 @@ impl Compiler<'_> {
             conditions,
             placeholders: placeholders?,
             overrides_by_key: Map::default(),
+            overrides_of_long_keys: Vec::new(),
+            hashed: None,
             live: None,
             shadow_denials: AtomicU64::new(0),
         })

@@ -5,6 +5,7 @@ use sha2::{Digest, Sha256};
 
 use super::address::key_of;
 use super::endpoint::upper_case_method;
+use super::hashing::AttributeHash;
 use crate::address_key::AddressKey;
 
 /// The longest name in bytes, because names appear in responses and logs. A longer name is replaced with a
@@ -61,6 +62,8 @@ pub(crate) enum PlaceholderValue<'a> {
     Method(&'a str),
     /// A client address, already reduced to its key.
     Address(AddressKey),
+    /// The hash of a value.
+    Hash(AttributeHash),
 }
 
 impl<'a> PlaceholderValue<'a> {
@@ -74,11 +77,12 @@ impl<'a> PlaceholderValue<'a> {
         }
     }
 
-    fn write(self, text: &mut String) {
+    pub(super) fn write(self, text: &mut String) {
         match self {
             Self::Text(value) => escape(text, value),
             Self::Method(method) => escape(text, &upper_case_method(method)),
             Self::Address(address) => escape(text, address.as_str()),
+            Self::Hash(hash) => text.push_str(hash.as_str()),
             Self::Path("") => text.push('/'),
             Self::Path(path) => escape(text, path),
         }

@@ -24,12 +24,13 @@ use super::plan::{Checks, Plan};
 use super::request::Request;
 use super::set::RuleSet;
 use super::verdict::Verdict;
-use crate::check::{Check, CheckResult, Deadline, Receipts, TakeRequest, TakeResponse};
+use crate::check::{CheckResult, Deadline, DecideRequest, Receipts, TakeRequest, TakeResponse};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
 use crate::observer::Observer;
-use crate::provider::{AnyReceipt, Provider, RecordMode, RecordRequest, failure_policy};
+use crate::provider::{AnyReceipt, Provider, failure_policy};
 use crate::rate_limiter::RateLimiter;
+use crate::strategy::{Effect, Payment};
 
 /// The rules in force. Checks a request against all rules that apply, and spends its cost on all of them or
 /// on none.
@@ -81,7 +82,7 @@ pub struct Engine {
 }
 
 /// Selects the provider that holds the counters.
-pub(crate) type SelectProvider = fn(&RateLimiter) -> &dyn Provider;
+pub(crate) type SelectProvider = fn(&RateLimiter) -> Provider<'_>;
 
 /// The decisions on the checks of a plan.
 #[derive(Debug, Default)]
@@ -99,7 +100,7 @@ impl Engine {
     pub fn local(limiter: Arc<RateLimiter>, rules: impl Into<Arc<RuleSet>>) -> Self {
         Self {
             limiter,
-            select: |limiter| limiter.local(),
+            select: |limiter| Provider::Local(limiter.local()),
             set: ArcSwap::new(rules.into()),
             waitlist: Waitlist::default(),
             settlements: RunningSettlements::default(),
@@ -119,7 +120,7 @@ impl Engine {
     pub fn redis(limiter: Arc<RateLimiter>, rules: impl Into<Arc<RuleSet>>) -> Self {
         Self {
             limiter,
-            select: |limiter| limiter.redis(),
+            select: |limiter| Provider::Redis(limiter.redis()),
             set: ArcSwap::new(rules.into()),
             waitlist: Waitlist::default(),
             settlements: RunningSettlements::default(),
@@ -136,7 +137,7 @@ impl Engine {
     pub fn hybrid(limiter: Arc<RateLimiter>, rules: impl Into<Arc<RuleSet>>) -> Self {
         Self {
             limiter,
-            select: |limiter| limiter.hybrid(),
+            select: |limiter| Provider::Hybrid(limiter.hybrid()),
             set: ArcSwap::new(rules.into()),
             waitlist: Waitlist::default(),
             settlements: RunningSettlements::default(),
@@ -264,7 +265,7 @@ impl Engine {
         Ok(PreparedExplanation { verdict: plan.verdict, left })
     }
 
-    fn provider(&self) -> &dyn Provider {
+    fn provider(&self) -> Provider<'_> {
         (self.select)(&self.limiter)
     }
 
@@ -280,21 +281,20 @@ impl Engine {
         let deadline = provider.deadline();
         let response = {
             let policy_of = plan.policy_of(&enforced.outcomes);
-            let if_unreachable = failure_policy::if_unreachable(provider, &enforced.checks, &policy_of);
+            let may_fail = failure_policy::may_fail(provider, &enforced.checks, &policy_of);
             let request = TakeRequest {
-                checks: &enforced.checks,
                 independent: &log_only.checks,
-                if_unreachable: &if_unreachable,
+                may_fail: &may_fail,
                 receipts,
-                deadline,
+                ..TakeRequest::new(&enforced.checks, deadline)
             };
-            let response = provider.take_all(request).wait().await?;
+            let response = provider.all_or_nothing(request).wait().await?;
             failure_policy::after_take(provider, request, response, &policy_of).await?
         };
         let mut decisions = PlanDecisions::from_take(enforced, log_only, response);
-        let candidates = plan.candidate_records(&decisions);
-        if !candidates.records.is_empty() {
-            let asked = provider.record_all(&candidates.records, deadline).wait().await;
+        let candidates = plan.candidate_requests(&decisions);
+        if !candidates.requests.is_empty() {
+            let asked = provider.each(&candidates.requests, deadline).wait().await;
             decisions.add(candidates.outcomes, asked);
         }
         Ok(decisions)
@@ -308,20 +308,17 @@ impl Engine {
             return None;
         }
         let request = TakeRequest {
-            checks: &enforced.checks,
             independent: &log_only.checks,
-            if_unreachable: &[],
-            receipts: Receipts::Unwanted,
-            deadline: Deadline::NEVER,
+            ..TakeRequest::new(&enforced.checks, Deadline::NEVER)
         };
-        let response = match provider.take_all(request).ready()? {
+        let response = match provider.all_or_nothing(request).ready()? {
             Ok(response) => response,
             Err(error) => return Some(Err(error)),
         };
         let mut decisions = PlanDecisions::from_take(enforced, log_only, response);
-        let candidates = plan.candidate_records(&decisions);
-        if !candidates.records.is_empty() {
-            let asked = provider.record_all(&candidates.records, Deadline::NEVER).ready();
+        let candidates = plan.candidate_requests(&decisions);
+        if !candidates.requests.is_empty() {
+            let asked = provider.each(&candidates.requests, Deadline::NEVER).ready();
             decisions.add(candidates.outcomes, asked.unwrap_or_default());
         }
         Some(Ok(decisions))
@@ -331,11 +328,11 @@ impl Engine {
     async fn record_each(&self, plan: &Plan) -> Result<PlanDecisions, TrypemaError> {
         let (provider, all) = (self.provider(), plan.all_checks());
         // The cost of a postpaid rule is a fact by now, so it counts even if nothing is left.
-        let mode = |check: &Check<'_>| if check.is_postpaid { RecordMode::Debit } else { RecordMode::Take };
-        let records = all.checks.iter().map(|check| RecordRequest { check: *check, mode: mode(check) });
-        let records: Vec<RecordRequest<'_>> = records.collect();
+        let mut records = DecideRequest::all(Effect::Take, &all.checks);
+        let postpaid = records.iter_mut().filter(|record| record.check.is_postpaid);
+        postpaid.for_each(|record| record.payment = Payment::Debit);
         let policy_of = plan.policy_of(&all.outcomes);
-        let results = failure_policy::record_all(provider, &records, provider.deadline(), &policy_of).await;
+        let results = failure_policy::decide_each(provider, &records, provider.deadline(), &policy_of).await;
         PlanDecisions::from_each(plan, &all.outcomes, results)
     }
 
@@ -347,7 +344,8 @@ impl Engine {
         deadline: Deadline,
     ) -> Result<PlanDecisions, TrypemaError> {
         let policy_of = plan.policy_of(&checks.outcomes);
-        let results = failure_policy::peek_all(self.provider(), &checks.checks, deadline, &policy_of).await;
+        let peeks = DecideRequest::all(Effect::Peek, &checks.checks);
+        let results = failure_policy::decide_each(self.provider(), &peeks, deadline, &policy_of).await;
         PlanDecisions::from_each(plan, &checks.outcomes, results)
     }
 

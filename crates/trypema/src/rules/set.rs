@@ -1,6 +1,7 @@
 //! Compiled rules: immutable and indexed.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use super::address::CanonicalNetwork;
@@ -9,6 +10,7 @@ use super::condition::CompiledCondition;
 use super::counter::{self, PlaceholderValue};
 use super::definition::{KeyVerdict, Rule, Rules};
 use super::endpoint::{EndpointPattern, Path, canonical, is_upper_case, upper_case_method};
+use super::hashing::HashedAttributes;
 use super::index::{Index, IndexEntry, Map, MatchedRules};
 use super::networks::Networks;
 use super::problem::InvalidRules;
@@ -61,6 +63,7 @@ pub struct RuleSet {
     pub(super) candidates: Map<u32, Vec<u32>>,
     /// See [`RuleSet::applying_upper_bound`].
     pub(super) applying_upper_bound: usize,
+    pub(super) hashed: Option<Arc<HashedAttributes>>,
 }
 
 /// A compiled rule.
@@ -74,6 +77,10 @@ pub(super) struct CompiledRule {
     pub(super) placeholders: Vec<Placeholder>,
     /// The overrides, by counter name.
     pub(super) overrides_by_key: Map<Box<str>, OverrideAction>,
+    /// Those whose counter name is a digest, with the values of their keys, which the name does not tell.
+    pub(super) overrides_of_long_keys: Vec<(BTreeMap<String, String>, OverrideAction)>,
+    /// The hashes of the rule's placeholders, if some of them are hashed.
+    pub(super) hashed: Option<Arc<HashedAttributes>>,
     /// For a candidate, the number of its live rule.
     pub(super) live: Option<u32>,
     /// For a log-only rule, the number of requests that it would have denied since it was loaded.
@@ -274,25 +281,26 @@ impl RuleSet {
 
     /// Returns the block list entry that an attribute set matches, if any.
     pub(super) fn block_match(&self, indexed: &IndexedSet<'_>) -> Option<ListMatch> {
-        match_of(&self.lists.block, indexed, KeyVerdict::Block)
+        self.match_of(&self.lists.block, indexed, KeyVerdict::Block)
     }
 
     /// Returns the allow list entry that an attribute set matches, if any.
     pub(super) fn allow_match(&self, indexed: &IndexedSet<'_>) -> Option<ListMatch> {
-        match_of(&self.lists.allow, indexed, KeyVerdict::Allow)
+        self.match_of(&self.lists.allow, indexed, KeyVerdict::Allow)
+    }
+
+    fn match_of(&self, lists: &[List], indexed: &IndexedSet<'_>, verdict: KeyVerdict) -> Option<ListMatch> {
+        lists.iter().find_map(|list| {
+            let attribute = list.attribute;
+            let entry = self.shown_value(attribute, list.entry_for(indexed, verdict)?);
+            Some(ListMatch { verdict, attribute, entry })
+        })
     }
 
     /// Returns the name of an attribute.
     pub(super) fn attribute_name(&self, attribute: u16) -> &str {
         self.attribute_names.get(usize::from(attribute)).map_or("", |name| name)
     }
-}
-
-fn match_of(lists: &[List], indexed: &IndexedSet<'_>, verdict: KeyVerdict) -> Option<ListMatch> {
-    lists.iter().find_map(|list| {
-        let entry = list.entry_for(indexed, verdict)?;
-        Some(ListMatch { verdict, attribute: list.attribute, entry })
-    })
 }
 
 pub(super) fn too_many_rules() -> TrypemaError {
@@ -359,7 +367,9 @@ impl CompiledRule {
             },
             (name, _) => PlaceholderValue::of(name, indexed.value(placeholder.attribute).unwrap_or_default()),
         };
-        let values = self.placeholders.iter().map(|placeholder| (&*placeholder.name, value(placeholder)));
+        let values = self.placeholders.iter().map(|placeholder| {
+            (&*placeholder.name, self.counted_value(&placeholder.name, value(placeholder)))
+        });
         counter::write(text, &self.rule.id, values);
     }
 
@@ -375,7 +385,8 @@ impl CompiledRule {
             _ => PlaceholderValue::of(name, text),
         };
         let mut text = String::new();
-        let values = values.iter().map(|(name, text)| (name.as_str(), value(name, text)));
+        let values = values.iter();
+        let values = values.map(|(name, text)| (name.as_str(), self.named_value(name, value(name, text))));
         counter::write(&mut text, &self.rule.id, values);
         text
     }

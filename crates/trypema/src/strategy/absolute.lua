@@ -4,52 +4,46 @@
 --   outcome  <B admitted> <d capacity> <d used before> <d not before, -1 = never> <d used after that wait>
 --            <d recorded at> <d resets at>
 
+local series = require('series')
+
 local function read(argument, at)
   local limit = {}
   local sticky
-  limit.capacity, limit.window, limit.group, sticky, at = struct.unpack('<dddB', argument, at)
+  limit.capacity, limit.window, limit.group, sticky, at = unpack('<dddB', argument, at)
   limit.is_sticky = sticky == 1
   return limit, at
 end
 
+-- Reads a state, which `series.save` or quick/series.lua wrote.
 local function load(key)
-  local text = redis.call('GETRANGE', key, '0', '1023')
+  local text = series.load(key, STATE_LETTER, 32)
   if #text == 0 then
-    return {text = text, capacity = 0, series = new_series()}
+    return {text = text, capacity = 0, series = series.new()}
   end
-  check_state(text, 65, 32)
-  local _, capacity, at = struct.unpack('<BI7', text)
-  local series
-  series, at = read_head(key, text, at)
-  place({series}, at)
-  return {text = text, capacity = capacity, series = series, is_known = true}
+  local _, capacity, at = unpack('<BI7', text)
+  return {text = text, capacity = capacity, series = series.read(key, text, at, 1)[1], is_known = true}
 end
 
 local function save(key, _, state, now)
-  local s = state.series
-  local prefix = struct.pack('<BI7', 65, state.capacity)
-  save_series(key, state.text, prefix, {s}, now, series_fresh_from(s))
+  series.save(key, state.text, pack('<BI7', STATE_LETTER, state.capacity), {state.series}, now, 0)
 end
 
 local function decide(limit, state, now, stamp, cost, needed)
   local s, window = state.series, limit.window
   needed = needed or cost
-  local used, expired, is_stepped_back = view(s, now, window)
-  local capacity = limit.capacity
-  if limit.is_sticky and used > 0 then
-    capacity = state.capacity
-  end
+  local used, expired, is_stepped_back = series.view(s, now, window)
+  local capacity = limit.is_sticky and used > 0 and state.capacity or limit.capacity
   local admitted = needed <= capacity - used or needed == 0
   stamp = math.min(stamp, now + window)
-  local recorded = recorded_at(s, now, used, is_stepped_back, stamp)
+  local recorded = series.recorded_at(s, now, used, is_stepped_back, stamp)
   local not_before, used_after, resets_at = now, 0, 0
   if admitted and cost > 0 then
     resets_at = recorded + window
   else
-    resets_at = empty_at(s, now, window, used, is_stepped_back)
+    resets_at = series.empty_at(s, now, window, used, is_stepped_back)
   end
   if not admitted then
-    not_before, used_after = until_fits(s, now, window, used, is_stepped_back, capacity, needed)
+    not_before, used_after = series.until_fits(s, now, window, used, is_stepped_back, capacity, needed)
   end
   return {
     admitted = admitted, capacity = capacity, used = used, expired = expired,
@@ -61,45 +55,41 @@ end
 local function commit(limit, state, now, cost, outcome)
   local s = state.series
   if outcome.admitted and cost > 0 then
-    record(s, now, limit.window, outcome.used, outcome.expired, outcome.is_stepped_back, outcome.stamp,
-      limit.group, countable(cost, outcome.used))
+    series.record(s, now, limit.window, outcome.used, outcome.expired, outcome.is_stepped_back, outcome.stamp,
+      limit.group, series.countable(cost, outcome.used))
     state.capacity = outcome.capacity
     state.is_changed = true
   elseif outcome.is_stepped_back then
-    forget_expired(s, now, outcome.used, outcome.expired, true)
+    series.forget_expired(s, now, outcome.used, outcome.expired, true)
     state.is_changed = true
   end
 end
 
 local function available(limit, state, now, cost)
-  local used = view(state.series, now, limit.window)
-  local capacity = limit.capacity
-  if limit.is_sticky and used > 0 then
-    capacity = state.capacity
-  end
+  local used = series.view(state.series, now, limit.window)
+  local capacity = limit.is_sticky and used > 0 and state.capacity or limit.capacity
   return math.min(cost, math.max(0, capacity - used))
 end
 
 local function refund(limit, state, now, units, recorded)
   state.is_changed = true
-  return refund_series(state.series, now, limit.window, limit.group, units, recorded)
+  return series.refund(state.series, now, limit.window, limit.group, units, recorded)
 end
 
 local function retention(limit)
   return limit.window
 end
 
--- Returns the time at which committing the outcome, decided at `now`, records its units.
-local function recorded_time(_, o)
-  return o.recorded
-end
-
--- Returns the units that committing the admitted outcome records.
 local function recorded_units(_, o, cost)
-  return countable(cost, o.used)
+  return series.countable(cost, o.used)
 end
 
 local function encode_outcome(_, o)
-  return struct.pack('<Bdddddd', o.admitted and 1 or 0, o.capacity, o.used, o.not_before, o.used_after,
+  return pack('<Bdddddd', o.admitted and 1 or 0, o.capacity, o.used, o.not_before, o.used_after,
     o.recorded, o.resets_at)
 end
+
+return {
+  read = read, load = load, save = save, decide = decide, commit = commit, available = available, refund = refund,
+  retention = retention, encode_outcome = encode_outcome, recorded_units = recorded_units,
+}

@@ -9,17 +9,13 @@ use std::time::Duration;
 
 use super::series::{AfterWait, JoinResult, NewUnits, Series, View, WindowAt, bounded_group_us};
 use super::{Call, Refund, SharedState, Strategy};
-use crate::clock::{Span, Timestamp};
+use crate::clock::Timestamp;
 use crate::decision::{Decision, DecisionTime, NEVER};
 use crate::error::TrypemaError;
 use crate::units::{MAX_EXACT, RateGroupSizeMs, RateLimit, WindowSizeSeconds, window_micros};
 
 /// The largest limit: one below the number that stands for [`AbsoluteLimit::of_live_state`].
 const MAX_LIMIT: u64 = MAX_EXACT - 1;
-
-/// The smallest ratio of the window to the lag of the coarse clock. Units are then counted late by at most a
-/// thousandth of the window, and the expensive precise time is not read.
-const WINDOW_PER_LAG: u64 = 1_000;
 
 /// The sliding window of coalesced buckets; see the [module](super).
 #[derive(Debug, Clone, Copy)]
@@ -119,26 +115,12 @@ impl AbsoluteLimit {
         call.stamp.as_micros().min(call.now.as_micros() + self.window_us)
     }
 
-    /// Returns a call that is at least as strict as one at any moment of `span`: only the units that have
-    /// left the window at the earliest moment are forgotten, and the new ones are counted at the latest
-    /// moment. Returns `None` if the span is too long in comparison with the window.
-    pub(super) fn call_within(&self, span: Span, cost: u64) -> Option<Call> {
-        let lag = span.latest.as_micros().saturating_sub(span.earliest.as_micros());
-        (lag <= self.window_us / WINDOW_PER_LAG)
-            .then(|| Call::new(span.earliest, cost).with_stamp(span.latest))
-    }
-
     pub(super) fn window_at(&self, call: Call) -> WindowAt {
         WindowAt { now: call.now.as_micros(), window_us: self.window_us }
     }
 
     pub(super) fn new_units(&self, call: Call) -> NewUnits {
-        NewUnits { stamp: self.latest_stamp(call), group_us: self.group_us, units: call.cost, is_late: false }
-    }
-
-    /// Returns the units to record for a call that [`AbsoluteLimit::call_within`] returned.
-    pub(super) fn late_units(&self, call: Call) -> NewUnits {
-        NewUnits { is_late: call.stamp > call.now, ..self.new_units(call) }
+        NewUnits { stamp: self.latest_stamp(call), group_us: self.group_us, units: call.cost }
     }
 }
 
@@ -237,37 +219,18 @@ impl Strategy for Absolute {
         }
     }
 
-    /// The exact time matters if the cost fits only after older units have left the window.
-    #[inline]
-    fn needs_exact_time(limit: &AbsoluteLimit, state: &AbsoluteState, cost: u64) -> bool {
-        let capacity = if limit.is_sticky { state.capacity } else { limit.capacity };
-        cost > capacity.saturating_sub(state.series.total())
-    }
-
     #[inline(always)]
-    fn take_within(
-        limit: &AbsoluteLimit,
-        state: &mut AbsoluteState,
-        span: Span,
-        cost: u64,
-    ) -> Option<AbsoluteOutcome> {
-        let call = limit.call_within(span, cost)?;
+    fn take(limit: &AbsoluteLimit, state: &mut AbsoluteState, now: Timestamp, cost: u64) -> AbsoluteOutcome {
+        let call = Call::new(now, cost);
         let capacity =
             if limit.is_sticky && state.series.total() > 0 { state.capacity } else { limit.capacity };
-        if let Some(joined) = state.series.join(limit.window_at(call), limit.late_units(call), capacity) {
+        if let Some(joined) = state.series.join(limit.window_at(call), limit.new_units(call), capacity) {
             state.capacity = capacity;
-            return Some(AbsoluteOutcome::joined(limit, capacity, joined));
+            return AbsoluteOutcome::joined(limit, capacity, joined);
         }
         let outcome = Self::decide(limit, state, call);
-        let is_certain = outcome.is_admitted || span.earliest == span.latest;
-        is_certain.then(|| {
-            commit_units(
-                limit,
-                state,
-                AbsoluteCommit { call, new_units: limit.late_units(call), outcome: &outcome },
-            );
-            outcome
-        })
+        Self::commit(limit, state, call, &outcome);
+        outcome
     }
 
     #[inline]
@@ -277,12 +240,14 @@ impl Strategy for Absolute {
 
     #[inline(always)]
     fn commit(limit: &AbsoluteLimit, state: &mut AbsoluteState, call: Call, outcome: &AbsoluteOutcome) {
-        commit_units(limit, state, AbsoluteCommit { call, new_units: limit.new_units(call), outcome });
-    }
-
-    #[inline(always)]
-    fn correct_time(state: &mut AbsoluteState, now: Timestamp) {
-        state.series.correct_time(now.as_micros());
+        let window = limit.window_at(call);
+        if outcome.is_admitted && call.cost > 0 {
+            let units = call.units_to_record(outcome.view.used, MAX_EXACT);
+            state.series.record(window, outcome.view, NewUnits { units, ..limit.new_units(call) });
+            state.capacity = outcome.capacity;
+        } else if outcome.view.is_stepped_back {
+            state.series.forget_expired(window, outcome.view);
+        }
     }
 
     fn recorded_at(_: &AbsoluteLimit, outcome: &AbsoluteOutcome, _: Call) -> Timestamp {
@@ -328,26 +293,6 @@ impl Strategy for Absolute {
     #[inline]
     fn core(decision: &Decision) -> Decision {
         *decision
-    }
-}
-
-/// A decided call, and the units that it records.
-struct AbsoluteCommit<'o> {
-    call: Call,
-    new_units: NewUnits,
-    outcome: &'o AbsoluteOutcome,
-}
-
-#[inline(always)]
-fn commit_units(limit: &AbsoluteLimit, state: &mut AbsoluteState, commit: AbsoluteCommit<'_>) {
-    let AbsoluteCommit { call, mut new_units, outcome } = commit;
-    let window = limit.window_at(call);
-    if outcome.is_admitted && call.cost > 0 {
-        new_units.units = call.units_to_record(outcome.view.used, MAX_EXACT);
-        state.series.record(window, outcome.view, new_units);
-        state.capacity = outcome.capacity;
-    } else if outcome.view.is_stepped_back {
-        state.series.forget_expired(window, outcome.view);
     }
 }
 

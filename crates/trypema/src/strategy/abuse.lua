@@ -6,10 +6,12 @@
 --   outcome  <B admitted> <B scope: 0 short, 1 long> <d decided at> <d block ends at, 0 = none>
 --            <d not before, -1 = never> <d resets at> <d short count> <d long count>
 
+local series = require('series')
+
 local function read(argument, at)
   local temp, long, blocked_attempts = {}, {}, 0
   temp.window, temp.threshold, temp.block, long.window, long.threshold, long.block, blocked_attempts, at =
-    struct.unpack('<ddddddB', argument, at)
+    unpack('<ddddddB', argument, at)
   local limit = {temp = temp, long = long}
   limit.is_ignoring, limit.is_lengthening = blocked_attempts == 0, blocked_attempts == 2
   limit.retention = math.max(temp.window, long.window)
@@ -17,23 +19,22 @@ local function read(argument, at)
   return limit, at
 end
 
+-- Reads a state, which `series.save` wrote.
 local function load(key)
-  local text = redis.call('GETRANGE', key, '0', '1023')
+  local text = series.load(key, STATE_LETTER, 49)
   if #text == 0 then
-    return {text = text, last = 0, temp_ends = 0, long_ends = 0, attempts = new_series()}
+    return {text = text, last = 0, temp_ends = 0, long_ends = 0, attempts = series.new()}
   end
-  check_state(text, 98, 49)
-  local _, last, temp_ends, long_ends, at = struct.unpack('<Bddd', text)
-  local state = {text = text, last = last, temp_ends = temp_ends, long_ends = long_ends, is_known = true}
-  state.attempts, at = read_head(key, text, at)
-  place({state.attempts}, at)
-  return state
+  local _, last, temp_ends, long_ends, at = unpack('<Bddd', text)
+  local attempts = series.read(key, text, at, 1)[1]
+  return {
+    text = text, last = last, temp_ends = temp_ends, long_ends = long_ends, attempts = attempts, is_known = true,
+  }
 end
 
 local function save(key, _, state, now)
-  local prefix = struct.pack('<Bddd', 98, state.last, state.temp_ends, state.long_ends)
-  local fresh_from = math.max(series_fresh_from(state.attempts), state.temp_ends, state.long_ends)
-  save_series(key, state.text, prefix, {state.attempts}, now, fresh_from)
+  local prefix = pack('<Bddd', STATE_LETTER, state.last, state.temp_ends, state.long_ends)
+  series.save(key, state.text, prefix, {state.attempts}, now, math.max(state.temp_ends, state.long_ends))
 end
 
 -- Returns the end of a block that has not ended at `from`, with its remaining time counted from `to`. Returns
@@ -61,7 +62,7 @@ local function attempts_in(state, tier, at, is_stepped_back)
   if is_stepped_back then
     return state.attempts.closed + state.attempts.open, true
   end
-  local used, _, is_series_stepped_back = view(state.attempts, at, tier.window)
+  local used, _, is_series_stepped_back = series.view(state.attempts, at, tier.window)
   return used, is_series_stepped_back
 end
 
@@ -74,7 +75,7 @@ local function allowed_at(state, tier, at, is_stepped_back, recorded, cost)
     return at
   end
   if excess <= used then
-    return leaves_at(state.attempts, at, tier.window, used, is_series_stepped_back, excess)
+    return series.leaves_at(state.attempts, at, tier.window, used, is_series_stepped_back, excess)
   end
   return at + tier.window
 end
@@ -98,7 +99,7 @@ local function decide(limit, state, now, _, cost)
   if is_stepped_back then
     used, expired, is_series_stepped_back = state.attempts.closed + state.attempts.open, 0, true
   else
-    used, expired, is_series_stepped_back = view(state.attempts, at, limit.retention)
+    used, expired, is_series_stepped_back = series.view(state.attempts, at, limit.retention)
   end
   local not_before = 0
   if block > 0 then
@@ -115,7 +116,7 @@ local function decide(limit, state, now, _, cost)
   if is_recording then
     forgotten_at = at + limit.retention
   else
-    forgotten_at = empty_at(state.attempts, at, limit.retention, used, is_series_stepped_back)
+    forgotten_at = series.empty_at(state.attempts, at, limit.retention, used, is_series_stepped_back)
   end
   return {
     admitted = block == 0, is_recording = is_recording, at = at, block = block, temp_ends = temp_ends,
@@ -132,10 +133,10 @@ local function commit(limit, state, _, cost, o)
   local s = state.attempts
   if o.is_recording then
     -- An attempt counts when it is made, so a later stamp is ignored.
-    record(s, o.at, limit.retention, o.used, o.expired, o.is_stepped_back, o.at, 0, math.min(cost, limit.kept))
-    keep_newest(s, limit.kept)
+    series.record(s, o.at, limit.retention, o.used, o.expired, o.is_stepped_back, o.at, 0, math.min(cost, limit.kept))
+    series.keep_newest(s, limit.kept)
   else
-    forget_expired(s, o.at, o.used, o.expired, o.is_stepped_back)
+    series.forget_expired(s, o.at, o.used, o.expired, o.is_stepped_back)
   end
   state.temp_ends, state.long_ends, state.last = o.temp_ends, o.long_ends, o.at
   state.is_changed = true
@@ -153,7 +154,7 @@ end
 
 local function refund(limit, state, now, units, recorded)
   state.is_changed = true
-  return refund_series(state.attempts, math.max(now, state.last), limit.retention, 0, units, recorded)
+  return series.refund(state.attempts, math.max(now, state.last), limit.retention, 0, units, recorded)
 end
 
 -- Blocks for `duration` from `now`, unless a block already lasts longer.
@@ -176,12 +177,28 @@ local function retention(limit)
   return limit.retention
 end
 
--- Returns the time at which committing the outcome, decided at `now`, records its units.
 local function recorded_time(_, o)
   return o.at
 end
 
 local function encode_outcome(_, o)
-  return struct.pack('<BBdddddd', o.admitted and 1 or 0, o.scope, o.at, o.block, o.not_before, o.resets_at,
+  return pack('<BBdddddd', o.admitted and 1 or 0, o.scope, o.at, o.block, o.not_before, o.resets_at,
     o.short_count, o.long_count)
 end
+
+-- Counts the attempts that an instance denied because of a block that it remembered, if a block is still in
+-- force. No units are leased. The twin of abuse/lease.rs: change both or neither.
+local function lease(limit, state, now, lease)
+  local outcome = decide(limit, state, now, now, 0)
+  if outcome.block > 0 and lease.reported > 0 then
+    outcome = decide(limit, state, now, now, lease.reported)
+    commit(limit, state, now, lease.reported, outcome)
+  end
+  return 0, outcome
+end
+
+return {
+  read = read, load = load, save = save, decide = decide, commit = commit, available = available, refund = refund,
+  retention = retention, recorded_time = recorded_time, encode_outcome = encode_outcome, lease = lease,
+  block_for = block_for, is_blocked = is_blocked,
+}

@@ -12,7 +12,7 @@ use blocks::Blocks;
 
 use super::series::{NewUnits, Series, View, WindowAt};
 use super::{Call, Refund, SharedState, Strategy};
-use crate::clock::{Span, Timestamp};
+use crate::clock::Timestamp;
 use crate::decision::{AbuseDecision, Attempts, BlockScope, Decision, DecisionTime, NEVER};
 use crate::error::TrypemaError;
 use crate::units::{MAX_EXACT, window_micros};
@@ -243,15 +243,6 @@ impl Strategy for Abuse {
         }
     }
 
-    /// Every attempt is kept with its exact time.
-    fn needs_exact_time(_: &AbuseLimit, _: &AbuseState, _: u64) -> bool {
-        true
-    }
-
-    fn take_within(_: &AbuseLimit, _: &mut AbuseState, _: Span, _: u64) -> Option<AbuseOutcome> {
-        None
-    }
-
     fn is_admitted(outcome: &AbuseOutcome) -> bool {
         outcome.is_admitted
     }
@@ -263,12 +254,7 @@ impl Strategy for Abuse {
         let window = limit.window_at(outcome.at);
         if outcome.is_recording {
             // An attempt counts when it is made, so a later stamp is ignored.
-            let new_units = NewUnits {
-                stamp: outcome.at,
-                group_us: 0,
-                units: call.cost.min(limit.kept()),
-                is_late: false,
-            };
+            let new_units = NewUnits { stamp: outcome.at, group_us: 0, units: call.cost.min(limit.kept()) };
             state.attempts.record(window, outcome.view, new_units);
             state.attempts.keep_newest(limit.kept());
         } else {
@@ -311,9 +297,10 @@ impl Strategy for Abuse {
         let scope = outcome.blocks.in_force().map(|block| block.scope);
         let decided_at =
             if scope == Some(BlockScope::Long) { decided_at.in_long_block() } else { decided_at };
+        let block_ends_at = Timestamp::derived(outcome.blocks.ends_at());
         let core = Decision {
             is_allowed: outcome.is_admitted,
-            attempts: Some(Attempts::new(outcome.short_count, outcome.long_count)),
+            attempts: Some(Attempts::new(outcome.short_count, outcome.long_count, block_ends_at)),
             limit: limit.allowed(),
             remaining: if outcome.is_admitted { short_left.min(long_left) } else { 0 },
             not_before: Timestamp::derived(outcome.not_before),
@@ -323,7 +310,7 @@ impl Strategy for Abuse {
         AbuseDecision {
             core,
             scope,
-            block_ends_at: Timestamp::derived(outcome.blocks.ends_at()),
+            block_ends_at,
             short_count: outcome.short_count,
             long_count: outcome.long_count,
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::reservations::{Entry, MAX_HOLD, ReservationTable};
 use super::{Call, Refund, SharedState, Strategy};
-use crate::clock::{Span, Timestamp};
+use crate::clock::Timestamp;
 use crate::decision::{Decision, DecisionTime, NEVER};
 use crate::error::TrypemaError;
 use crate::units::MAX_EXACT;
@@ -157,25 +157,6 @@ impl Strategy for Concurrency {
         let latest = table.latest_expiry_at(call.now, limit.hold_us).as_micros();
         let (units, has_room) = (table.held(call.now), table.has_room(call.now));
         ConcurrencyOutcome::new(limit, call, HeldUnits { units, has_room, latest })
-    }
-
-    /// A unit is held or it is not; a later time is neither stricter nor looser.
-    fn needs_exact_time(_: &ConcurrencyLimit, _: &ConcurrencyState, _: u64) -> bool {
-        true
-    }
-
-    fn take_within(
-        limit: &ConcurrencyLimit,
-        table: &mut ConcurrencyState,
-        span: Span,
-        cost: u64,
-    ) -> Option<ConcurrencyOutcome> {
-        let call = Call::new(span.earliest, cost);
-        (span.earliest == span.latest).then(|| {
-            let outcome = Self::decide(limit, table, call);
-            Self::commit(limit, table, call, &outcome);
-            outcome
-        })
     }
 
     fn is_admitted(outcome: &ConcurrencyOutcome) -> bool {

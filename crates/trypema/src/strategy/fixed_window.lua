@@ -6,38 +6,39 @@
 
 local function read(argument, at)
   local limit = {}
-  limit.limit, limit.window, at = struct.unpack('<dd', argument, at)
+  limit.limit, limit.window, at = unpack('<dd', argument, at)
   if limit.window == 0 then
     local b = {}
-    limit.longest, b[1], b[2], b[3], b[4], at = struct.unpack('<ddddd', argument, at)
+    limit.longest, b[1], b[2], b[3], b[4], at = unpack('<ddddd', argument, at)
     limit.boundaries = b
   end
   return limit, at
 end
 
+-- Reads a state, which `save` below, quick/fixed_window.lua or quick/refund/fixed_window.lua wrote.
 local function load(key)
-  local text = redis.call('GET', key)
+  local text = call('GET', key)
   if not text then
     return {ends_at = 0, counted = 0, count = 0}
   end
-  check_state(text, 70, 20)
-  local _, ends_at, counted, count = struct.unpack('<BddI3', text)
+  require('state')(text, STATE_LETTER, 20)
+  local _, ends_at, counted, count = unpack('<BddI3', text)
   return {ends_at = ends_at, counted = counted, count = count, is_known = true}
 end
 
 local function save(key, _, state, now)
   if state.counted == 0 then
     if state.is_known then
-      redis.call('DEL', key)
+      call('DEL', key)
     end
     return
   end
-  local text = struct.pack('<BddI3', 70, state.ends_at, state.counted, state.count)
-  redis.call('SET', key, text, 'PX', time_to_live(state.ends_at, now))
+  local text = pack('<BddI3', STATE_LETTER, state.ends_at, state.counted, state.count)
+  call('SET', key, text, 'PX', time_to_live(state.ends_at, now))
 end
 
--- Returns the start and the end of the window that contains `moment` and, for a calendar, the end of the next one if it is
--- known. Returns nothing for a moment outside of the boundaries of a calendar.
+-- Returns the start and the end of the window that contains `moment` and, for a calendar, the end of the next one if
+-- it is known. Returns nothing for a moment outside of the boundaries of a calendar.
 local function window_at(limit, moment)
   local b = limit.boundaries
   if not b then
@@ -51,8 +52,8 @@ local function window_at(limit, moment)
   end
 end
 
--- The caller's clock differs from the time by more than a window, so the boundaries are unknown. What counts goes on
--- counting; otherwise a window begins now, as long as the longest one.
+-- Returns the same as `count_at` if the caller's clock differs from the time by more than a window, so that the
+-- boundaries are unknown: the stored window goes on, or else one begins now, as long as the longest one.
 local function count_without_boundaries(limit, state, now)
   if state.ends_at <= now or state.counted == 0 then
     return now + limit.longest, 0, false
@@ -63,8 +64,8 @@ local function count_without_boundaries(limit, state, now)
   return state.ends_at, state.counted, false
 end
 
--- Returns the window that counts at `now`: its end, its count, and whether all history counts as happening now, because the
--- clock went back by more than a window, or because the state's window is none of this calendar's.
+-- Returns the window that counts at `now`: its end, its count, and whether all history counts as happening now,
+-- because the clock went back by more than a window, or because the state's window is none of this calendar's.
 local function count_at(limit, state, now)
   local starts_at, ends_at, next_end = window_at(limit, now)
   if not starts_at then
@@ -98,9 +99,8 @@ local function decide(limit, state, now, _, cost, needed)
   return {admitted = admitted, used = used, ends_at = ends_at, is_stepped_back = is_stepped_back}
 end
 
--- Returns the units that committing the admitted outcome records.
 local function recorded_units(_, outcome, cost)
-  return math.min(cost, 2 ^ 53 - 1 - outcome.used)
+  return math.min(cost, MAX_EXACT - outcome.used)
 end
 
 local function commit(limit, state, now, cost, outcome)
@@ -121,12 +121,7 @@ local function available(limit, state, now, cost)
   return math.min(cost, math.max(0, limit.limit - used))
 end
 
--- Returns the count that the units of the last commit joined: the end of its window, and its number.
-local function origin(state)
-  return state.ends_at, state.count
-end
-
--- Whatever the limit is now, the count that the units joined has them until it ends.
+-- Removes the units from the count that they joined, until it ends, also if the limit has changed.
 local function refund(_, state, now, units, recorded, window_end, count)
   if now >= state.ends_at or recorded >= 0 and (window_end ~= state.ends_at or count ~= state.count) then
     return 0
@@ -140,12 +135,17 @@ local function retention(limit)
   return limit.longest or limit.window
 end
 
--- Returns the time at which committing the outcome, decided at `now`, records its units.
 local function recorded_time(limit, o, now)
   local starts_at = window_at(limit, o.ends_at - 1) or now
   return math.min(math.max(now, starts_at), o.ends_at - 1)
 end
 
 local function encode_outcome(_, o)
-  return struct.pack('<Bdd', o.admitted and 1 or 0, o.used, o.ends_at)
+  return pack('<Bdd', o.admitted and 1 or 0, o.used, o.ends_at)
 end
+
+return {
+  read = read, load = load, save = save, decide = decide, commit = commit, available = available, refund = refund,
+  retention = retention, recorded_time = recorded_time, encode_outcome = encode_outcome,
+  recorded_units = recorded_units,
+}

@@ -18,7 +18,7 @@ use windows::{Bounds, Windows};
 use super::aligned::AlignedWindow;
 use super::origin::{CountId, NumberPair, Origin};
 use super::{Call, Refund, SharedState, Strategy};
-use crate::clock::{Span, Timestamp};
+use crate::clock::Timestamp;
 use crate::decision::{Decision, DecisionTime, NEVER};
 use crate::error::TrypemaError;
 use crate::units::{MAX_EXACT, window_micros};
@@ -153,22 +153,6 @@ impl Strategy for FixedWindow {
             remaining: if is_admitted { free.saturating_sub(call.cost) } else { free },
             ends_at,
         }
-    }
-
-    /// All moments of one window have the same outcome.
-    #[inline(always)]
-    fn take_within(
-        limit: &FixedWindowLimit,
-        state: &mut FixedWindowState,
-        span: Span,
-        cost: u64,
-    ) -> Option<FixedWindowOutcome> {
-        let call = Call::new(span.earliest, cost);
-        let outcome = Self::decide(limit, state, call);
-        (span.latest.as_micros() < outcome.ends_at).then(|| {
-            Self::commit(limit, state, call, &outcome);
-            outcome
-        })
     }
 
     #[inline]

@@ -2,16 +2,15 @@
 //! to spend locally until the lease ends.
 //!
 //! The units are recorded at the end of the lease. No unit is spent after the time it is recorded at, so no
-//! interval of a window's length exceeds the limit. The Lua twins are
-//! `redis/script/lease.lua`, `leased` in `redis/script/driver.lua`, and the strategy's own `lease.lua` if it
-//! has one.
+//! interval of a window's length exceeds the limit. The Lua twins are `redis/script/lease.lua`, and `leased` in
+//! `redis/script/driver.lua` or the function `lease` of the strategy's own twin.
 
 use super::{Call, Origin, Recorded, Refund, Wire};
 use crate::clock::Timestamp;
 
 /// The shortest lease after a partial grant, as a share of the requested length. The reply takes time to
 /// arrive, so a lease must not become arbitrarily short.
-const SHORTEST: f64 = 0.25;
+pub(super) const SHORTEST: f64 = 0.25;
 
 /// A request for a lease, which an instance sends to the shared count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -21,6 +21,10 @@ pub struct Origin {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct CountId(u32);
 
+/// The numbers of counts are below this.
+#[cfg(feature = "_redis")]
+pub(super) const COUNTS: u32 = 1 << CountId::BITS;
+
 impl CountId {
     /// The number of bits: what two numbers below 2^53 leave free of two words.
     const BITS: u32 = 2 * NumberPair::FREE_BITS;

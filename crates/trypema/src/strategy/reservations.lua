@@ -1,57 +1,49 @@
 -- The reservations of a key: the twin of reservations.rs. Change both or neither.
---   table    <B 'C'> <d units held> <d no entry expires earlier> <d every entry has expired by then>, then entries
---   entry    <c16 id, zeros without a name> <c8 digest of the request> <c8 attempt> <d units> <d recorded at>
---            <d end of the window that counted them, or 0> <I4 count that they joined> <d expires at> <B state>
--- The entries are in the order in which they expire. They stay one string: most calls look at the head only, or at one
--- entry.
-local HEAD_BYTES, ENTRY_BYTES, MAX_ENTRIES = 25, 69, 4096
--- The bytes of an entry before its units, and before the time at which it expires.
-local BEFORE_UNITS, BEFORE_EXPIRY = 32, 60
--- One hour.
-local LONGEST_HOLD = 3600000000
+-- reservations/table.lua describes the layout.
+local tables = require('reservations/table')
+
 local ANONYMOUS = string.rep('\0', 16)
--- The states of an entry.
-local OPEN, SETTLED, UNDONE, CONFIRMED = 0, 1, 2, 3
 
-local function empty_table()
-  return {entries = '', held = 0, earliest = 0, latest = 0}
+local function load(key)
+  local t = {}
+  t.entries, t.held, t.earliest, t.latest = tables.read(key)
+  t.is_known = #t.entries > 0
+  return t
 end
 
-local function load_table(key)
-  local text = redis.call('GET', key)
-  if not text then
-    return empty_table()
+local function save(key, _, t, now)
+  if #t.entries > 0 or t.is_known then
+    tables.write(key, t.entries, t.held, now)
   end
-  check_state(text, 67, HEAD_BYTES)
-  local _, held, earliest, latest = struct.unpack('<Bddd', text)
-  return {entries = text:sub(HEAD_BYTES + 1), held = held, earliest = earliest, latest = latest, is_known = true}
 end
 
-local function save_table(key, t, now)
-  if #t.entries == 0 then
-    if t.is_known then
-      redis.call('DEL', key)
-    end
-    return
-  end
-  local text = struct.pack('<Bddd', 67, t.held, t.earliest, t.latest) .. t.entries
-  redis.call('SET', key, text, 'PX', time_to_live(t.latest, now))
-end
-
+-- Reads the entry at `at`, which `packed` below or quick/reservations.lua wrote.
 local function entry_at(t, at)
   local e = {at = at}
   e.id, e.request, e.attempt, e.units, e.recorded, e.window_end, e.count, e.expires_at, e.state =
-    struct.unpack('<c16c8c8dddI4dB', t.entries, at)
+    unpack('<c16c8c8dddI4dB', t.entries, at)
   return e
+end
+
+local function packed(e)
+  return pack('<c16c8c8dddI4dB', e.id, e.request, e.attempt, e.units, e.recorded, e.window_end, e.count,
+    e.expires_at, e.state)
+end
+
+-- Replaces the entries.
+local function set_entries(t, entries)
+  t.entries = entries
+  t.earliest, t.latest = tables.expiries(entries)
+  t.held = #entries > 0 and t.held or 0
+end
+
+-- Puts `e` in the place of the entry at `at`, or removes that one if there is no `e`.
+local function replace(t, at, e)
+  set_entries(t, t.entries:sub(1, at - 1) .. (e and packed(e) or '') .. t.entries:sub(at + ENTRY_BYTES))
 end
 
 local function held_by(e)
   return e.state == OPEN and e.units or 0
-end
-
-local function packed(e)
-  return struct.pack('<c16c8c8dddI4dB', e.id, e.request, e.attempt, e.units, e.recorded, e.window_end, e.count,
-    e.expires_at, e.state)
 end
 
 -- Returns an entry without a name.
@@ -60,25 +52,6 @@ local function anonymous_entry(units, recorded, expires_at)
     id = ANONYMOUS, request = string.rep('\0', 8), attempt = string.rep('\0', 8), units = units, recorded = recorded,
     window_end = 0, count = 0, expires_at = expires_at, state = OPEN,
   }
-end
-
-local function expiry_at(t, at)
-  return (struct.unpack('<d', t.entries, at + BEFORE_EXPIRY))
-end
-
--- Updates `earliest` and `latest` from the first and last entry.
-local function read_expiries(t)
-  t.earliest, t.latest = 0, 0
-  if #t.entries == 0 then
-    t.held = 0
-  else
-    t.earliest, t.latest = expiry_at(t, 1), expiry_at(t, #t.entries - ENTRY_BYTES + 1)
-  end
-end
-
--- Puts `text` in the place of the entry at `at`.
-local function replace_entry(t, at, text)
-  t.entries = t.entries:sub(1, at - 1) .. text .. t.entries:sub(at + ENTRY_BYTES)
 end
 
 -- Replaces the entries by those that `change` returns, which are in their order again.
@@ -101,8 +74,8 @@ local function rebuild(t, change)
   for i, e in ipairs(kept) do
     kept[i] = packed(e)
   end
-  t.entries, t.held = table.concat(kept), held
-  read_expiries(t)
+  t.held = held
+  set_entries(t, table.concat(kept))
 end
 
 -- Returns the units that are held at `now`, and where the entries begin that have not expired.
@@ -110,7 +83,7 @@ local function live_at(t, now)
   local held, at = t.held, 1
   if now >= t.earliest then
     while at <= #t.entries do
-      local units, _, _, _, expires_at, state = struct.unpack('<dddI4dB', t.entries, at + BEFORE_UNITS)
+      local units, _, _, _, expires_at, state = unpack('<dddI4dB', t.entries, at + BEFORE_UNITS)
       if now < expires_at then
         break
       end
@@ -130,8 +103,8 @@ local function first_forgettable(t, from)
   end
 end
 
--- Whether another entry has room behind those before `from`, which have expired. In a full table, it takes the place of a
--- settled one or of a mark.
+-- Whether another entry has room behind those before `from`, which have expired. In a full table, it takes the place
+-- of a settled one or of a mark.
 local function has_room(t, from)
   return #t.entries - from + 1 < MAX_ENTRIES * ENTRY_BYTES or first_forgettable(t, from) ~= nil
 end
@@ -143,21 +116,21 @@ local function held_at(t, now)
 end
 
 -- Forgets the entries that have expired.
-local function forget_expired_entries(t, now)
+local function forget_expired(t, now)
   local held, at = live_at(t, now)
   if at > 1 then
-    t.entries, t.held = t.entries:sub(at), held
-    read_expiries(t)
+    t.held = held
+    set_entries(t, t.entries:sub(at))
   end
 end
 
 local function is_from_the_future(e, now, hold)
-  return e.expires_at > now + 2 * hold and (e.recorded > now + hold or e.expires_at > now + hold + LONGEST_HOLD)
+  return e.expires_at > now + 2 * hold and (e.recorded > now + hold or e.expires_at > now + hold + MAX_HOLD)
 end
 
--- Returns the time at which every entry has expired, and whether one was made in the future: the clock went back by more
--- than `hold`. An entry that was made in time expires at the time that was returned to its holder, even if the limit has got
--- a much shorter hold since. A renewed entry shows the step by its expiry alone.
+-- Returns the time at which every entry has expired, and whether one was made in the future: the clock went back by
+-- more than `hold`. An entry that was made in time expires at the time that was returned to its holder, even if the
+-- limit has got a much shorter hold since. A renewed entry shows the step by its expiry alone.
 local function latest_expiry_at(t, now, hold)
   if t.latest <= now + 2 * hold then
     return t.latest, false
@@ -182,27 +155,34 @@ local function step_back(t, now, hold)
   end)
 end
 
--- Returns the reservation with this id, settled or not, unless it has expired.
-local function find_entry(t, id, now)
-  local from = 1
+-- Returns the entries with this id that have not expired, in their order.
+local function entries_of(t, id, now)
+  local found, from = {}, 1
   while true do
     local at = t.entries:find(id, from, true)
     if not at then
-      return
+      return found
     end
+    from = at + 1
     -- The same bytes may occur across fields.
     if (at - 1) % ENTRY_BYTES == 0 then
       local e = entry_at(t, at)
-      if e.state == OPEN or e.state == SETTLED then
-        return now < e.expires_at and e or nil
-      end
+      found[#found + 1] = now < e.expires_at and e or nil
     end
-    from = at + 1
   end
 end
 
--- Returns the entry that the units of the new entry `new` join, if they do: see `insert` in reservations.rs. `place` is
--- where `new` goes otherwise.
+-- Returns the reservation with this id, settled or not, unless it has expired.
+local function find(t, id, now)
+  for _, e in ipairs(entries_of(t, id, now)) do
+    if e.state == OPEN or e.state == SETTLED then
+      return e
+    end
+  end
+end
+
+-- Returns the entry that the units of the new entry `new` join, if they do: see `insert` in reservations.rs. `place`
+-- is where `new` goes otherwise.
 local function joined_by(t, new, place)
   if new.id ~= ANONYMOUS then
     return
@@ -219,42 +199,23 @@ local function joined_by(t, new, place)
   end
 end
 
--- Returns the place of a new entry: after all that expire no later. Most expire last.
-local function place_of(t, e)
-  local first, behind = 0, #t.entries / ENTRY_BYTES
-  if t.latest <= e.expires_at then
-    first = behind
-  end
-  while first < behind do
-    local middle = math.floor((first + behind) / 2)
-    if expiry_at(t, middle * ENTRY_BYTES + 1) <= e.expires_at then
-      first = middle + 1
-    else
-      behind = middle
-    end
-  end
-  return first * ENTRY_BYTES + 1
-end
-
--- Adds an entry. In a full table, the settled entry or mark that expires first is forgotten. Units without a name join another entry
--- as `joined_by` says.
-local function insert_entry(t, e)
+-- Adds an entry. In a full table, the settled entry or mark that expires first is forgotten. Units without a name
+-- join another entry as `joined_by` says.
+local function insert(t, e)
   local forgotten = #t.entries >= MAX_ENTRIES * ENTRY_BYTES and first_forgettable(t, 1)
   if forgotten then
-    replace_entry(t, forgotten, '')
-    read_expiries(t)
+    replace(t, forgotten)
   end
-  t.held = t.held + held_by(e)
-  local place = place_of(t, e)
-  local joined = joined_by(t, e, place)
+  local held = t.held + held_by(e)
+  local joined = joined_by(t, e, tables.place_of(t.entries, t.latest, e.expires_at))
   if joined then
-    replace_entry(t, joined.at, '')
+    replace(t, joined.at)
     joined.units, joined.expires_at = joined.units + e.units, math.max(joined.expires_at, e.expires_at)
     e = joined
-    place = place_of(t, e)
   end
-  t.entries = t.entries:sub(1, place - 1) .. packed(e) .. t.entries:sub(place)
-  read_expiries(t)
+  local place = tables.place_of(t.entries, t.latest, e.expires_at)
+  set_entries(t, t.entries:sub(1, place - 1) .. packed(e) .. t.entries:sub(place))
+  t.held = held
 end
 
 -- Returns the number of reservations with a name that are neither settled nor expired, and their entries.
@@ -272,7 +233,7 @@ end
 -- Gives back anonymous units that were recorded at `recorded`, or those that expire first if that is negative. Returns
 -- their number.
 local function release_anonymous(t, units, recorded, now)
-  forget_expired_entries(t, now)
+  forget_expired(t, now)
   local released = 0
   rebuild(t, function(e)
     if e.id == ANONYMOUS and (recorded < 0 or e.recorded == recorded) then
@@ -286,3 +247,10 @@ local function release_anonymous(t, units, recorded, now)
   end)
   return released
 end
+
+return {
+  load = load, save = save, entries_of = entries_of, replace = replace, held_by = held_by,
+  anonymous_entry = anonymous_entry, has_room = has_room, held_at = held_at, forget_expired = forget_expired,
+  latest_expiry_at = latest_expiry_at, step_back = step_back, find = find, insert = insert,
+  live_entries = live_entries, release_anonymous = release_anonymous,
+}

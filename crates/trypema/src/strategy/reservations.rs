@@ -9,6 +9,8 @@ mod attempts;
 
 use std::time::Duration;
 
+#[cfg(feature = "_redis")]
+pub(crate) use attempts::MAX_CONFIRMATIONS;
 #[cfg(feature = "rules")]
 pub(crate) use attempts::{ReserveAttempt, Undoing};
 
@@ -369,7 +371,7 @@ pub(crate) const ENTRY_BYTES: usize = 69;
 
 #[cfg(feature = "_redis")]
 impl Entry {
-    /// Reads an entry that the Lua twin wrote. Returns `None` if it is malformed.
+    /// Reads an entry, which `live_entries` in reservations.lua wrote. Returns `None` if it is malformed.
     pub(crate) fn read(reply: &mut super::ReplyReader<'_>) -> Option<Self> {
         let id = ReservationId(reply.bytes(16)?.try_into().ok()?);
         let request = u64::from_le_bytes(reply.bytes(8)?.try_into().ok()?);

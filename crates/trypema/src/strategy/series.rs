@@ -34,11 +34,6 @@ pub(super) struct Series {
     open_span_us: u32,
     /// The time from the newest call until no units of the series count, see [`Horizon`].
     horizon: Horizon,
-    /// Whether the newest time is only an upper bound on the time of the newest call, see
-    /// [`Series::correct_time`].
-    is_late: bool,
-    /// Whether the newest time is the end of a lease, whose units may be spent until then.
-    is_leased: bool,
 }
 
 /// The part of a series that counts at some moment.
@@ -125,7 +120,6 @@ impl Series {
         if !is_joining || new_units.units == 0 {
             return None;
         }
-        self.update_flags(window, new_units);
         self.open += new_units.units;
         self.open_span_us = open_span_us as u32;
         Some(JoinResult { recorded, view: View { used, expired: 0, is_stepped_back: false } })
@@ -141,7 +135,6 @@ impl Series {
         if self.horizon.micros() < window.window_us {
             self.horizon = Horizon::at_least(window.window_us);
         }
-        self.update_flags(window, new_units);
         let newest = self.newest();
         let stamp = new_units.stamp.max(newest);
         let is_joining = self.open > 0 && stamp - self.first < new_units.group_us.max(1);
@@ -158,29 +151,6 @@ impl Series {
             (self.first, self.open_span_us, self.open) = (stamp, 0, new_units.units);
         }
         stamp
-    }
-
-    /// Updates the flags of the newest time for `new_units`. The newest time is an upper bound if the time of
-    /// the new units is one, unless a lease is still running.
-    #[inline(always)]
-    fn update_flags(&mut self, window: WindowAt, new_units: NewUnits) {
-        let is_lease = !new_units.is_late && new_units.stamp > window.now;
-        self.is_leased = is_lease || self.is_leased && self.newest() > window.now;
-        self.is_late = new_units.is_late && !self.is_leased;
-    }
-
-    /// Moves a newest time that was recorded too late back to `now`, the exact time, but not to a time before
-    /// the newest closed bucket.
-    #[inline]
-    pub(super) fn correct_time(&mut self, now: u64) {
-        if self.is_late && self.newest() > now {
-            let closed = self.closed();
-            let last = if closed.len() == 0 { 0 } else { closed.stamp(closed.len() - 1) };
-            let newest = now.max(last);
-            self.first = self.first.min(newest);
-            self.open_span_us = (newest - self.first) as u32;
-        }
-        self.is_late = false;
     }
 
     /// Forgets the buckets that have left the window according to `view`. If the clock went back by more than
@@ -235,15 +205,22 @@ impl Series {
     /// second value assumes a wait in whole milliseconds, rounded up.
     #[inline(always)]
     pub(super) fn after_wait(&self, window: WindowAt, view: View, units: u64) -> AfterWait {
-        let at = self.leaves_at(window, view, units);
-        let then = window.now + at.saturating_sub(window.now).div_ceil(1_000) * 1_000;
-        if view.is_stepped_back || self.newest() + window.window_us <= then {
-            return AfterWait { at, staying: 0 };
+        let staying = view.used.saturating_sub(units);
+        if view.is_stepped_back || self.open > staying || self.ring.is_empty() {
+            return AfterWait { at: self.leaves_at(window, view, units), staying: 0 };
         }
         let closed = self.closed();
-        let gone = closed.partition(|i| closed.stamp(i) + window.window_us <= then);
-        let staying = if gone == 0 { self.closed } else { closed.units_after(gone - 1) };
-        AfterWait { at, staying: staying + self.open }
+        let mut last = closed.partition(|i| closed.units_after(i) + self.open > staying);
+        let at = closed.stamp(last) + window.window_us;
+        let then = window.now + at.saturating_sub(window.now).div_ceil(1_000) * 1_000;
+        if self.newest() + window.window_us <= then {
+            return AfterWait { at, staying: 0 };
+        }
+        // The few buckets that leave in the rest of the millisecond.
+        while last + 1 < closed.len() && closed.stamp(last + 1) + window.window_us <= then {
+            last += 1;
+        }
+        AfterWait { at, staying: closed.units_after(last) + self.open }
     }
 
     /// Returns the time at which no units of `view` count any more, if no further call is made. Returns 0 if
@@ -335,8 +312,6 @@ pub(super) struct NewUnits {
     pub(super) stamp: u64,
     pub(super) group_us: u64,
     pub(super) units: u64,
-    /// Whether `stamp` is an upper bound on the present, rather than a time that the caller chose.
-    pub(super) is_late: bool,
 }
 
 /// A duration in 16 bits, rounded up by at most 1/16. This is exact enough to know when a state may be

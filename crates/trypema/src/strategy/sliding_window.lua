@@ -3,24 +3,24 @@
 --   state    <B 'W'> <d ends at> <I4 previous> <I4 current> <I6 window> <I3 number of the count>
 --   outcome  <B admitted> <d ends at> <d previous> <d current>, the counts as they were before
 
-local STEPS = 2 ^ 20
 local MAX_LIMIT = 2 ^ 32 - 1
 
 local function read(argument, at)
   local limit = {}
-  limit.limit, limit.window, at = struct.unpack('<dd', argument, at)
+  limit.limit, limit.window, at = unpack('<dd', argument, at)
   return limit, at
 end
 
+-- Reads a state, which `save` below, quick/sliding_window.lua or quick/refund/sliding_window.lua wrote.
 local function load(key)
-  local text = redis.call('GET', key)
+  local text = call('GET', key)
   if not text then
     return {ends_at = 0, previous = 0, current = 0, window = 0, count = 0}
   end
-  check_state(text, 87, 26)
+  require('state')(text, STATE_LETTER, 26)
   local state = {is_known = true}
   local _
-  _, state.ends_at, state.previous, state.current, state.window, state.count = struct.unpack('<BdI4I4I6I3', text)
+  _, state.ends_at, state.previous, state.current, state.window, state.count = unpack('<BdI4I4I6I3', text)
   return state
 end
 
@@ -30,13 +30,13 @@ local function save(key, _, state, now)
     fresh_from = fresh_from + state.window
   elseif state.previous == 0 then
     if state.is_known then
-      redis.call('DEL', key)
+      call('DEL', key)
     end
     return
   end
   local text =
-    struct.pack('<BdI4I4I6I3', 87, state.ends_at, state.previous, state.current, state.window, state.count)
-  redis.call('SET', key, text, 'PX', time_to_live(fresh_from, now))
+    pack('<BdI4I4I6I3', STATE_LETTER, state.ends_at, state.previous, state.current, state.window, state.count)
+  call('SET', key, text, 'PX', time_to_live(fresh_from, now))
 end
 
 -- Returns the two counts at `now`.
@@ -82,7 +82,7 @@ local function estimate(limit, c, now)
     return c.current
   end
   local elapsed = limit.window - math.min(c.ends_at - now, limit.window)
-  return math.ceil(c.previous * (STEPS - steps(elapsed, limit.window)) / STEPS) + c.current
+  return ceil(c.previous * (STEPS - steps(elapsed, limit.window)) / STEPS) + c.current
 end
 
 local function decide(limit, state, now, _, cost, needed)
@@ -92,7 +92,6 @@ local function decide(limit, state, now, _, cost, needed)
   return c
 end
 
--- Returns the units that committing the admitted outcome records.
 local function recorded_units(_, c, cost)
   return math.min(cost, MAX_LIMIT - c.current)
 end
@@ -114,12 +113,6 @@ end
 
 local function available(limit, state, now, cost)
   return math.min(cost, math.max(0, limit.limit - estimate(limit, counts(limit, state, now), now)))
-end
-
--- Returns the count that the units of the last commit joined: the end of its window, and the number of the windows of equal
--- length that followed each other without a gap.
-local function origin(state)
-  return state.ends_at, state.count
 end
 
 -- Subtracts from the state as it is, whatever the windows are now: they only tell what still counts.
@@ -145,11 +138,16 @@ local function retention(limit)
   return 2 * limit.window
 end
 
--- Returns the time at which committing the outcome, decided at `now`, records its units.
 local function recorded_time(limit, c, now)
   return math.min(math.max(now, c.ends_at - limit.window), c.ends_at - 1)
 end
 
 local function encode_outcome(_, c)
-  return struct.pack('<Bddd', c.admitted and 1 or 0, c.ends_at, c.previous, c.current)
+  return pack('<Bddd', c.admitted and 1 or 0, c.ends_at, c.previous, c.current)
 end
+
+return {
+  read = read, load = load, save = save, decide = decide, commit = commit, available = available, refund = refund,
+  retention = retention, recorded_time = recorded_time, encode_outcome = encode_outcome,
+  recorded_units = recorded_units,
+}

@@ -11,14 +11,14 @@ use std::time::Duration;
 use super::aligned::AlignedWindow;
 use super::origin::{CountId, NumberPair, Origin};
 use super::{Call, Recorded, Refund, SharedState, Strategy};
-use crate::clock::{Span, Timestamp};
+use crate::clock::Timestamp;
 use crate::decision::{Decision, DecisionTime, NEVER};
 use crate::error::TrypemaError;
 use crate::units::window_micros;
 
 /// The number of steps in which the weight of the previous window falls. A power of two makes weighing a
 /// shift.
-const STEPS: u64 = 1 << 20;
+pub(super) const STEPS: u64 = 1 << 20;
 
 /// The largest limit, and the number at which the count of an overdrawn window saturates. A count times the
 /// number of steps stays below 2^53, and two counts share a word.
@@ -186,26 +186,6 @@ impl Strategy for SlidingWindow {
         let is_admitted = call.needed <= free;
         let remaining = if is_admitted { free.saturating_sub(call.cost) } else { free };
         SlidingWindowOutcome { is_admitted, needed: call.needed, remaining, counts }
-    }
-
-    /// Within a window, the estimate only falls: a call admitted at the earliest moment is admitted later as
-    /// well, and a call denied at the latest moment is denied earlier as well.
-    #[inline(always)]
-    fn take_within(
-        limit: &SlidingWindowLimit,
-        state: &mut SlidingWindowState,
-        span: Span,
-        cost: u64,
-    ) -> Option<SlidingWindowOutcome> {
-        let call = Call::new(span.earliest, cost);
-        let outcome = Self::decide(limit, state, call);
-        let is_certain = outcome.is_admitted
-            || span.earliest == span.latest
-            || !Self::decide(limit, state, Call::new(span.latest, cost)).is_admitted;
-        (is_certain && span.latest.as_micros() < outcome.counts.ends_at).then(|| {
-            Self::commit(limit, state, call, &outcome);
-            outcome
-        })
     }
 
     #[inline]

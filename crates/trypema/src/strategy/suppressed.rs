@@ -12,7 +12,7 @@ pub use limit::SuppressedLimit;
 use super::absolute::{OverLimit, RetryAt, refund_series};
 use super::series::{JoinResult, NewUnits, Series, View, WindowAt};
 use super::{Call, Refund, SharedState, Strategy};
-use crate::clock::{Span, Timestamp};
+use crate::clock::Timestamp;
 use crate::decision::{Decision, DecisionTime, SuppressedDecision};
 use crate::units::MAX_EXACT;
 
@@ -20,7 +20,7 @@ const SECOND_US: u64 = 1_000_000;
 
 /// The fraction of the golden ratio in 32 bits. Adding it for each draw spreads the draws more evenly than
 /// chance.
-const GOLDEN: u32 = 0x9E37_79B9;
+pub(super) const GOLDEN: u32 = 0x9E37_79B9;
 
 /// The load-shedding sliding window; see the [module](super).
 #[derive(Debug, Clone, Copy)]
@@ -202,37 +202,26 @@ impl Strategy for Suppressed {
         }
     }
 
-    /// Above the soft limit, the exact time affects both the share and the draw.
-    #[inline]
-    fn needs_exact_time(limit: &SuppressedLimit, state: &SuppressedState, cost: u64) -> bool {
-        let soft = if limit.window.is_sticky { state.capacity } else { limit.window.capacity };
-        cost > soft.saturating_sub(state.accepted.total())
-    }
-
     #[inline(always)]
-    fn take_within(
+    fn take(
         limit: &SuppressedLimit,
         state: &mut SuppressedState,
-        span: Span,
+        now: Timestamp,
         cost: u64,
-    ) -> Option<SuppressedOutcome> {
-        let call = limit.window.call_within(span, cost)?;
+    ) -> SuppressedOutcome {
+        let call = Call::new(now, cost);
         if state.observed.is_none() {
             let is_live = limit.window.is_sticky && state.accepted.total() > 0;
             let soft = if is_live { state.capacity } else { limit.window.capacity };
-            let (window, new_units) = (limit.window.window_at(call), limit.window.late_units(call));
+            let (window, new_units) = (limit.window.window_at(call), limit.window.new_units(call));
             if let Some(joined) = state.accepted.join(window, new_units, soft) {
                 state.capacity = soft;
-                return Some(SuppressedOutcome::joined(limit, soft, joined));
+                return SuppressedOutcome::joined(limit, soft, joined);
             }
         }
         let outcome = Self::decide(limit, state, call);
-        let is_certain = outcome.zone == Zone::Allowed || span.earliest == span.latest;
-        is_certain.then(|| {
-            let new_units = limit.window.late_units(call);
-            commit_units(limit, state, SuppressedCommit { call, new_units, outcome: &outcome });
-            outcome
-        })
+        Self::commit(limit, state, call, &outcome);
+        outcome
     }
 
     #[inline]
@@ -242,11 +231,35 @@ impl Strategy for Suppressed {
 
     #[inline]
     fn commit(limit: &SuppressedLimit, state: &mut SuppressedState, call: Call, outcome: &SuppressedOutcome) {
-        commit_units(
-            limit,
-            state,
-            SuppressedCommit { call, new_units: limit.window.new_units(call), outcome },
-        );
+        let window = limit.window.window_at(call);
+        if call.cost == 0 {
+            if outcome.view.is_stepped_back {
+                state.accepted.forget_expired(window, outcome.view);
+            }
+            state.repair_observed(window);
+            return;
+        }
+        state.capacity = outcome.soft;
+        if let Zone::Drawn { drawn, .. } = outcome.zone {
+            state.drawn = drawn;
+        } else {
+            state.drawn = state.drawn(window, outcome.view);
+        }
+        let is_admitted = is_admitted(outcome.zone);
+        if !is_admitted && state.observed.is_none() {
+            state.observed = Some(Box::new(state.accepted.clone()));
+        }
+        if is_admitted {
+            let units = call.units_to_record(outcome.view.used, MAX_EXACT);
+            state.accepted.record(window, outcome.view, NewUnits { units, ..limit.window.new_units(call) });
+        } else if outcome.view.is_stepped_back {
+            state.accepted.forget_expired(window, outcome.view);
+        }
+        if let Some(observed) = &mut state.observed {
+            let view = observed.view(window);
+            let units = call.cost.min(MAX_EXACT.saturating_sub(view.used));
+            observed.record(window, view, NewUnits { units, ..limit.window.new_units(call) });
+        }
     }
 
     fn record_denied_elsewhere(
@@ -257,14 +270,6 @@ impl Strategy for Suppressed {
     ) {
         if call.cost > 0 {
             Self::commit(limit, state, call, &SuppressedOutcome { zone: outcome.zone.denied(), ..*outcome });
-        }
-    }
-
-    #[inline(always)]
-    fn correct_time(state: &mut SuppressedState, now: Timestamp) {
-        state.accepted.correct_time(now.as_micros());
-        if let Some(observed) = &mut state.observed {
-            observed.correct_time(now.as_micros());
         }
     }
 
@@ -321,46 +326,6 @@ impl Strategy for Suppressed {
     #[inline]
     fn core(decision: &SuppressedDecision) -> Decision {
         decision.core
-    }
-}
-
-/// A decided call, and the units that it records.
-struct SuppressedCommit<'o> {
-    call: Call,
-    new_units: NewUnits,
-    outcome: &'o SuppressedOutcome,
-}
-
-fn commit_units(limit: &SuppressedLimit, state: &mut SuppressedState, commit: SuppressedCommit<'_>) {
-    let SuppressedCommit { call, new_units, outcome } = commit;
-    let window = limit.window.window_at(call);
-    if call.cost == 0 {
-        if outcome.view.is_stepped_back {
-            state.accepted.forget_expired(window, outcome.view);
-        }
-        state.repair_observed(window);
-        return;
-    }
-    state.capacity = outcome.soft;
-    if let Zone::Drawn { drawn, .. } = outcome.zone {
-        state.drawn = drawn;
-    } else {
-        state.drawn = state.drawn(window, outcome.view);
-    }
-    let is_admitted = is_admitted(outcome.zone);
-    if !is_admitted && state.observed.is_none() {
-        state.observed = Some(Box::new(state.accepted.clone()));
-    }
-    if is_admitted {
-        let units = call.units_to_record(outcome.view.used, MAX_EXACT);
-        state.accepted.record(window, outcome.view, NewUnits { units, ..new_units });
-    } else if outcome.view.is_stepped_back {
-        state.accepted.forget_expired(window, outcome.view);
-    }
-    if let Some(observed) = &mut state.observed {
-        let view = observed.view(window);
-        let units = call.cost.min(MAX_EXACT.saturating_sub(view.used));
-        observed.record(window, view, NewUnits { units, ..new_units });
     }
 }
 

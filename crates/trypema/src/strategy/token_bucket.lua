@@ -5,16 +5,15 @@
 --   outcome  <B admitted> <B first failing limit> <d decided at> <d not before, -1 = computed from the debts>
 --            <d resets at, -1 = computed from the debts>, then for each limit <d owed before>
 
--- Two bytes tell apart the rates at which the same unit is refilled, as long as they do not differ by a multiple of this prime.
-local DRAIN_DIGESTS = 65521
+local debts = require('token_bucket/debt')
 
 local function read(argument, at)
   local count
-  count, at = struct.unpack('<B', argument, at)
+  count, at = unpack('<B', argument, at)
   local limits = {retention = 0}
   for i = 1, count do
     local l = {}
-    l.capacity, l.refill, l.unit, l.drain, at = struct.unpack('<dddd', argument, at)
+    l.capacity, l.refill, l.unit, l.drain, at = unpack('<dddd', argument, at)
     l.full, l.drain_digest = l.capacity * l.unit, l.drain % DRAIN_DIGESTS
     limits.retention = math.max(limits.retention, l.refill)
     limits[i] = l
@@ -22,20 +21,21 @@ local function read(argument, at)
   return limits, at
 end
 
+-- Reads a state, which `save` below, quick/token_bucket.lua or quick/refund/token_bucket.lua wrote.
 local function load(key)
-  local text = redis.call('GET', key)
+  local text = call('GET', key)
   if not text then
     return {last = 0, debts = {}, pending = {}, count = 0}
   end
-  check_state(text, 84, 13)
-  local _, counts, last, count, at = struct.unpack('<BBdI3', text)
+  require('state')(text, STATE_LETTER, 13)
+  local _, counts, last, count, at = unpack('<BBdI3', text)
   local state = {debts = {}, pending = {}, count = count, is_known = true}
   local is_owing = counts >= 16
   for i = 1, (counts - 1) % 16 + 1 do
     local debt = {}
     -- A double cannot hold the mark and the debt together.
     local owed, high
-    owed, high, debt.unit, debt.drain_digest, at = struct.unpack('<I6BI6I2', text, at)
+    owed, high, debt.unit, debt.drain_digest, at = unpack('<I6BI6I2', text, at)
     debt.is_overdrawn = high >= 128
     debt.owed = owed + high % 128 * 2 ^ 48
     is_owing = is_owing or debt.owed > 0
@@ -43,7 +43,7 @@ local function load(key)
   end
   for i = 1, math.floor(counts / 16) do
     local pending = {}
-    pending.stamp, pending.tokens, at = struct.unpack('<dI7', text, at)
+    pending.stamp, pending.tokens, at = unpack('<dI7', text, at)
     state.pending[i] = pending
   end
   -- The time of a debt of zero does not matter.
@@ -61,33 +61,33 @@ local function paid_at(limits, state)
   for i, debt in ipairs(state.debts) do
     local owed = debt.owed + tokens * debt.unit
     if owed > 0 then
-      latest = math.max(latest, from + math.ceil(owed / limits[i].drain))
+      latest = math.max(latest, from + ceil(owed / limits[i].drain))
     end
   end
   return latest
 end
 
 local function save(key, limits, state, now)
-  local parts = {struct.pack('<BBdI3', 84, #state.debts % 16 + 16 * #state.pending, state.last, state.count)}
+  local parts = {pack('<BBdI3', STATE_LETTER, #state.debts % 16 + 16 * #state.pending, state.last, state.count)}
   for _, debt in ipairs(state.debts) do
     local high = math.floor(debt.owed / 2 ^ 48)
     high = high + (debt.is_overdrawn and 128 or 0)
-    parts[#parts + 1] = struct.pack('<I6BI6I2', debt.owed % 2 ^ 48, high, debt.unit, debt.drain_digest)
+    parts[#parts + 1] = pack('<I6BI6I2', debt.owed % 2 ^ 48, high, debt.unit, debt.drain_digest)
   end
   for _, pending in ipairs(state.pending) do
-    parts[#parts + 1] = struct.pack('<dI7', pending.stamp, pending.tokens)
+    parts[#parts + 1] = pack('<dI7', pending.stamp, pending.tokens)
   end
   if state.is_repaired then
     -- The debts are still in the units of earlier limits. Keep the time to live: because the clock went back,
     -- it is longer than any limit takes to refill.
-    redis.call('SET', key, table.concat(parts), 'KEEPTTL')
+    call('SET', key, table.concat(parts), 'KEEPTTL')
     return
   end
   local fresh_from = paid_at(limits, state)
   if fresh_from > 0 then
-    redis.call('SET', key, table.concat(parts), 'PX', time_to_live(fresh_from, now))
+    call('SET', key, table.concat(parts), 'PX', time_to_live(fresh_from, now))
   elseif state.is_known then
-    redis.call('DEL', key)
+    call('DEL', key)
   end
 end
 
@@ -101,7 +101,7 @@ local function debt_to(limits, state, position)
     debt, is_overdrawn = state.debts[1], false
     for i = 1, #state.debts do
       local other = state.debts[i]
-      if is_more(other.owed, other.unit, debt.owed, debt.unit) then
+      if debts.is_more(other.owed, other.unit, debt.owed, debt.unit) then
         debt = other
       end
       is_overdrawn = is_overdrawn or other.is_overdrawn
@@ -115,7 +115,7 @@ local function debt_to(limits, state, position)
   if debt.unit == l.unit then
     return math.min(debt.owed, most), most
   end
-  return scaled(debt.owed, l.unit, debt.unit, most), most
+  return debts.scaled(debt.owed, l.unit, debt.unit, most), most
 end
 
 -- Returns the debt to the limit at `position` at time `at`, divided into due and pending units, and the most
@@ -125,20 +125,20 @@ local function owed_at(limits, state, position, at)
   local due, most = debt_to(limits, state, position)
   local from, to_come = state.last, 0
   for _, pending in ipairs(state.pending) do
-    local units = units_of(l, pending.tokens, most)
+    local units = debts.units_of(l, pending.tokens, most)
     if pending.stamp <= at then
-      due = math.min(drained(l, due, math.max(0, pending.stamp - from)) + units, most)
+      due = math.min(debts.drained(l, due, math.max(0, pending.stamp - from)) + units, most)
       from = math.max(from, pending.stamp)
     else
       to_come = to_come + units
     end
   end
-  return drained(l, due, math.max(0, at - from)), math.min(to_come, most), most
+  return debts.drained(l, due, math.max(0, at - from)), math.min(to_come, most), most
 end
 
 -- Returns the debt to the limit at `position` after the call of outcome `o`.
 local function owed_after(l, o, position, cost)
-  local paid = o.admitted and units_of(l, cost, MAX_EXACT) or 0
+  local paid = o.admitted and debts.units_of(l, cost, MAX_EXACT) or 0
   return math.min(o.owed[position] + paid, MAX_EXACT)
 end
 
@@ -171,7 +171,7 @@ local function look_ahead(limits, state, now, stamp, cost, needed, o)
   local is_paying = o.admitted and cost > 0
   local postponed = postponed_to(limits, o.at, now, stamp)
   if postponed and is_paying then
-    insert_pending(pending, postponed, cost)
+    debts.insert_pending(pending, postponed, cost)
   end
   o.not_before, o.resets_at = o.at, o.at
   for i, l in ipairs(limits) do
@@ -179,15 +179,15 @@ local function look_ahead(limits, state, now, stamp, cost, needed, o)
     if o.is_stepped_back then
       due = o.owed[i]
     end
-    local room = l.full - units_of(l, needed, l.full)
-    o.not_before = math.max(o.not_before, falls_to(l, due, o.at, room, most, pending))
+    local room = l.full - debts.units_of(l, needed, l.full)
+    o.not_before = math.max(o.not_before, debts.falls_to(l, due, o.at, room, most, pending))
     if owed_after(l, o, i, cost) > l.full then
       most = MAX_EXACT
     end
     if is_paying and not postponed then
-      due = math.min(due + units_of(l, cost, MAX_EXACT), most)
+      due = math.min(due + debts.units_of(l, cost, MAX_EXACT), most)
     end
-    o.resets_at = math.max(o.resets_at, falls_to(l, due, o.at, 0, most, pending))
+    o.resets_at = math.max(o.resets_at, debts.falls_to(l, due, o.at, 0, most, pending))
   end
   -- The reply cannot hold a later time.
   o.not_before, o.resets_at = math.min(o.not_before, MAX_EXACT), math.min(o.resets_at, MAX_EXACT)
@@ -215,20 +215,25 @@ local function decide(limits, state, now, stamp, cost, needed)
   return o
 end
 
--- Whether all units of the count are debts to `limits`: they were refilled at the same rates, and none is forgiven. So the part
--- of a call's units that is not refilled is certain.
-local function is_whole(limits, state)
+local function pending_tokens(state)
   local tokens = 0
   for _, pending in ipairs(state.pending) do
     tokens = tokens + pending.tokens
   end
+  return tokens
+end
+
+-- Whether all units of the count are debts to `limits`: they were refilled at the same rates, and none is forgiven.
+-- So the part of a call's units that is not refilled is certain.
+local function is_whole(limits, state)
+  local tokens = pending_tokens(state)
   for i, l in ipairs(limits) do
     local debt = state.debts[i]
     if not debt or debt.unit ~= l.unit or debt.drain_digest ~= l.drain_digest then
       return false
     end
     local most = debt.is_overdrawn and MAX_EXACT or l.full
-    if debt.owed + units_of(l, tokens, MAX_EXACT) > most then
+    if debt.owed + debts.units_of(l, tokens, MAX_EXACT) > most then
       return false
     end
   end
@@ -272,10 +277,7 @@ end
 -- Makes all units due at `at`, after the clock went back to it. Debts stay in the units in which they were
 -- counted, because the limits may have changed.
 local function make_all_due(state, at)
-  local tokens = 0
-  for _, pending in ipairs(state.pending) do
-    tokens = tokens + pending.tokens
-  end
+  local tokens = pending_tokens(state)
   for _, debt in ipairs(state.debts) do
     debt.owed = math.min(debt.owed + tokens * debt.unit, MAX_EXACT)
   end
@@ -295,13 +297,13 @@ local function commit(limits, state, now, cost, o)
   for i, l in ipairs(limits) do
     owed[i] = owed_at(limits, state, i, o.at)
     if not postponed then
-      owed[i] = math.min(owed[i] + units_of(l, cost, MAX_EXACT), MAX_EXACT)
+      owed[i] = math.min(owed[i] + debts.units_of(l, cost, MAX_EXACT), MAX_EXACT)
     end
     overdrawn[i] = owed_after(l, o, i, cost) > l.full
   end
   set_debts(limits, state, o.at, owed, overdrawn)
   if postponed then
-    insert_pending(state.pending, postponed, cost)
+    debts.insert_pending(state.pending, postponed, cost)
     state.last = o.at
   end
 end
@@ -314,11 +316,6 @@ local function available(limits, state, now, cost)
   return cost
 end
 
--- Returns the number of the count that the units of the last commit joined. It has no window that ends.
-local function origin(state)
-  return 0, state.count
-end
-
 local function refund(limits, state, now, tokens, recorded, _, count)
   if recorded >= 0 and (count ~= state.count or not is_whole(limits, state)) then
     return 0
@@ -329,7 +326,7 @@ local function refund(limits, state, now, tokens, recorded, _, count)
   end
   local from_pending = 0
   if recorded > at then
-    from_pending = remove_pending(state.pending, recorded, tokens)
+    from_pending = debts.remove_pending(state.pending, recorded, tokens)
   end
   local left = tokens - from_pending
   local owed, overdrawn, refunded = {}, {}, left
@@ -337,7 +334,7 @@ local function refund(limits, state, now, tokens, recorded, _, count)
     local due, to_come, most = owed_at(limits, state, i, at)
     -- Refilling has already paid off a part of these units. A refund does not return that part again.
     local paid_for = recorded >= 0 and math.max(0, at - recorded) or 0
-    local back = math.min(drained(l, units_of(l, left, most), paid_for), due)
+    local back = math.min(debts.drained(l, debts.units_of(l, left, most), paid_for), due)
     owed[i] = due - back
     refunded = math.min(refunded, math.floor(back / l.unit))
     -- Units that were spent under a larger limit are not an overdraft.
@@ -351,12 +348,10 @@ local function retention(limits)
   return limits.retention
 end
 
--- Returns the time at which committing the outcome, decided at `now`, records its units.
 local function recorded_time(_, o)
   return o.at
 end
 
--- Returns the units that committing the admitted outcome records.
 local function recorded_units(limits, o, cost)
   for i, l in ipairs(limits) do
     cost = math.min(cost, math.floor((MAX_EXACT - o.owed[i]) / l.unit))
@@ -365,9 +360,15 @@ local function recorded_units(limits, o, cost)
 end
 
 local function encode_outcome(_, o)
-  local text = struct.pack('<BBddd', o.admitted and 1 or 0, o.failed, o.at, o.not_before, o.resets_at)
+  local text = pack('<BBddd', o.admitted and 1 or 0, o.failed, o.at, o.not_before, o.resets_at)
   for i = 1, #o.owed do
-    text = text .. struct.pack('<d', o.owed[i])
+    text = text .. pack('<d', o.owed[i])
   end
   return text
 end
+
+return {
+  read = read, load = load, save = save, decide = decide, commit = commit, available = available, refund = refund,
+  retention = retention, recorded_time = recorded_time, encode_outcome = encode_outcome,
+  recorded_units = recorded_units,
+}

@@ -10,15 +10,17 @@ mod state;
 #[cfg(feature = "_redis")]
 mod wire;
 
+#[cfg(feature = "_redis")]
+pub(super) use debt::MAX_PENDING;
 use debt::{Fall, Pending};
 pub use limits::{TokenBucketLimits, TokenLimit};
 pub(crate) use per_limit::PerLimit;
 pub use state::TokenBucketState;
-use state::{Debts, DebtsAfter, OneDebt};
+use state::{Debts, DebtsAfter};
 
 use super::origin::Origin;
 use super::{Call, Recorded, Refund, SharedState, Strategy};
-use crate::clock::{Span, Timestamp};
+use crate::clock::Timestamp;
 use crate::decision::{Decision, DecisionTime, TokenBucketDecision};
 use crate::units::MAX_EXACT;
 
@@ -69,27 +71,23 @@ impl Strategy for TokenBucket {
         }
     }
 
-    /// As long as no bucket becomes full within `span`, debts fall linearly, and a take at any moment of it
-    /// leaves the same debts.
     #[inline(always)]
-    fn take_within(
+    fn take(
         limits: &TokenBucketLimits,
         state: &mut TokenBucketState,
-        span: Span,
+        now: Timestamp,
         cost: u64,
-    ) -> Option<TokenBucketOutcome> {
-        if let Some(mut single) = single::SingleLimit::of(limits, state) {
-            let outcome = single.take_within(span, cost)?;
-            state.0 = Debts::One(OneDebt::new(single.last, single.debt, single.count));
-            return Some(outcome);
+    ) -> TokenBucketOutcome {
+        let call = Call::new(now, cost);
+        if let Some(single) = single::SingleLimit::of(limits, state)
+            && let Some((outcome, debt)) = single.take(call)
+        {
+            state.0 = Debts::One(debt);
+            return outcome;
         }
-        let call = Call::new(span.earliest, cost);
-        let outcome = decide_all(limits, state, call);
-        let is_point = span.earliest == span.latest;
-        (is_point || is_certain(limits, state, &outcome, Call::new(span.latest, cost))).then(|| {
-            Self::commit(limits, state, call, &outcome);
-            outcome
-        })
+        let outcome = Self::decide(limits, state, call);
+        Self::commit(limits, state, call, &outcome);
+        outcome
     }
 
     #[inline]
@@ -256,23 +254,6 @@ fn look_ahead(
     // A script in Redis cannot return a later time.
     outcome.not_before = Some(fits_at.min(MAX_EXACT));
     outcome.resets_at = Some(resets_at.min(MAX_EXACT));
-}
-
-/// Whether `outcome` is the same at the time of `latest`, and at any moment in between.
-fn is_certain(
-    limits: &TokenBucketLimits,
-    state: &TokenBucketState,
-    outcome: &TokenBucketOutcome,
-    latest: Call,
-) -> bool {
-    if !state.pending().is_empty() || outcome.is_stepped_back {
-        return false;
-    }
-    if !outcome.is_admitted {
-        return !decide_all(limits, state, latest).is_admitted;
-    }
-    let at = latest.now.as_micros();
-    (0..limits.as_slice().len()).all(|position| state.owed(limits, position, at).due > 0)
 }
 
 /// Records a call under several limits, or with pending units.

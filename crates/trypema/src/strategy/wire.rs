@@ -17,14 +17,15 @@ pub trait Wire: Strategy {
     /// The last part of the names of the strategy's keys in Redis.
     const SUFFIX: &'static str = Self::NAME;
 
-    /// Appends `limit` in the encoding that the twin's `read` expects. `now` is the caller's present; only
+    /// Appends `limit`, which the twin's `read` and its usual case read. `now` is the caller's present; only
     /// the windows of a calendar depend on it.
     fn write_limit(limit: &Self::Limit, now: Timestamp, out: &mut Vec<u8>);
 
     /// Returns the length in bytes of an outcome for `limit` in the twin's reply.
     fn outcome_len(limit: &Self::Limit) -> usize;
 
-    /// Reads the outcome that the twin decided for `call`. Returns `None` if `reply` is malformed.
+    /// Reads the outcome of `call`, which the twin's `encode_outcome` or its usual case wrote. Returns `None` if `reply`
+    /// is malformed.
     ///
     /// Identical takes of one batch share a reply, which describes the first of them. `spent` is the number
     /// of units that the takes before this one have spent.
@@ -43,28 +44,26 @@ pub trait Wire: Strategy {
 #[derive(Debug, Clone, Copy)]
 pub struct LuaSource {
     pub(crate) name: &'static str,
-    /// The shared functions that `source` uses; empty if it needs none.
-    pub(crate) base: &'static str,
+    /// The first byte of a state in format 1, which the sources call `STATE_LETTER`. No two strategies have the same.
+    pub(crate) letter: u8,
     pub(crate) source: &'static str,
-    /// The strategy's own `lease` function; empty if the driver's applies.
-    pub(crate) lease: &'static str,
-    /// The shared functions that `quick` uses; empty if it needs none.
-    pub(crate) quick_base: &'static str,
-    /// A fast path for the usual case; empty if the strategy has none.
+    /// A fast path for the usual case of a take; empty if the strategy has none.
     pub(crate) quick: &'static str,
     /// The same for the refund of a settled reservation.
     pub(crate) quick_refund: &'static str,
+    /// The same for a reservation; only a strategy that holds units, and counts none, has one.
+    pub(crate) quick_hold: &'static str,
 }
 
 impl LuaSource {
     /// Returns the sources of a strategy that is nothing but its twin.
-    pub(super) const fn of(source: &'static str) -> Self {
-        Self { name: "", base: "", source, lease: "", quick_base: "", quick: "", quick_refund: "" }
+    pub(super) const fn of(letter: u8, source: &'static str) -> Self {
+        Self { name: "", letter, source, quick: "", quick_refund: "", quick_hold: "" }
     }
 
-    /// Returns the same source without the fast paths.
+    /// Returns the same source without the fast paths of takes and refunds.
     pub(crate) const fn without_quick(self) -> Self {
-        Self { quick_base: "", quick: "", quick_refund: "", ..self }
+        Self { quick: "", quick_refund: "", ..self }
     }
 }
 
@@ -76,18 +75,6 @@ macro_rules! lua_sources {
     };
 }
 super::for_each_strategy! { [lua_sources] }
-
-/// The functions of a series of buckets.
-pub(super) const SERIES: &str = concat!(
-    include_str!("series.lua"),
-    include_str!("series/refund.lua"),
-    include_str!("series/written.lua")
-);
-/// The functions of a table of reservations, which the driver also keeps beside the counters of other strategies.
-pub(crate) const RESERVATIONS: &str =
-    concat!(include_str!("reservations.lua"), include_str!("reservations/attempts.lua"));
-/// The functions of the usual case of a series.
-pub(super) const QUICK_SERIES: &str = include_str!("quick/series.lua");
 
 /// Appends a number as a little-endian double.
 pub(crate) fn put_number(out: &mut Vec<u8>, number: f64) {

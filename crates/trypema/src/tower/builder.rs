@@ -9,11 +9,11 @@ use ::http::{Method, Response};
 
 use super::config::LayerConfig;
 use super::denial::Denial;
-use super::enforcer::Enforcer;
+use super::enforcer::{CountWhen, Enforcer};
 use super::invalid::InvalidLayer;
 use super::layer::RateLimitLayer;
 use super::misconfiguration_log::MisconfigurationLog;
-use super::options::{ChargeMode, Options, Predicate};
+use super::options::{Options, Predicate};
 use super::view::{RequestView, ResponseView};
 use crate::http::HeaderStyle;
 
@@ -41,7 +41,8 @@ impl<G> RateLimitLayerBuilder<G> {
             cost: None,
             headers: HeaderStyle::None,
             error_handler: None,
-            charge_mode: ChargeMode::Before,
+            count_when: CountWhen::Before,
+            is_followed_up: None,
         };
         Self { settings, options, charge_if: None, refund_if: None }
     }
@@ -187,10 +188,10 @@ impl<G> RateLimitLayerBuilder<G> {
         enforcer: impl FnOnce(G) -> Result<Enforcer, InvalidLayer>,
     ) -> Result<RateLimitLayer, InvalidLayer> {
         let mut options = self.options;
-        options.charge_mode = match (self.charge_if, self.refund_if) {
-            (None, None) => ChargeMode::Before,
-            (Some(is_charged), None) => ChargeMode::ChargeIf(is_charged),
-            (None, Some(is_refunded)) => ChargeMode::RefundIf(is_refunded),
+        (options.count_when, options.is_followed_up) = match (self.charge_if, self.refund_if) {
+            (None, None) => (CountWhen::Before, None),
+            (is_charged, None) => (CountWhen::After, is_charged),
+            (None, is_refunded) => (CountWhen::BeforeWithReceipt, is_refunded),
             (Some(_), Some(_)) => return Err(InvalidLayer::ChargeAndRefund),
         };
         Ok(RateLimitLayer::new(LayerConfig {

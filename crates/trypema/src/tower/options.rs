@@ -23,18 +23,9 @@ pub(super) struct Options {
     pub(super) cost: Option<Cost>,
     pub(super) headers: HeaderStyle,
     pub(super) error_handler: Option<ErrorHandler>,
-    pub(super) charge_mode: ChargeMode,
-}
-
-/// The time at which a request is counted.
-#[derive(Default)]
-pub(super) enum ChargeMode {
-    #[default]
-    Before,
-    /// Before the request, and refunded if the predicate holds for the response.
-    RefundIf(Predicate),
-    /// After the response, if the predicate holds for it.
-    ChargeIf(Predicate),
+    pub(super) count_when: CountWhen,
+    /// The responses after which a request is counted or refunded.
+    pub(super) is_followed_up: Option<Predicate>,
 }
 
 impl Options {
@@ -60,19 +51,15 @@ impl Options {
     #[inline]
     pub(super) fn counting_options(&self, request: &RequestView<'_>) -> CountingOptions {
         let cost = self.cost.as_ref().map_or(1, |cost| cost(request));
-        let count_when = match self.charge_mode {
-            ChargeMode::Before => CountWhen::Before,
-            ChargeMode::RefundIf(_) => CountWhen::BeforeWithReceipt,
-            ChargeMode::ChargeIf(_) => CountWhen::After,
-        };
-        CountingOptions { cost, count_when, reports_quota: self.headers != HeaderStyle::None }
+        CountingOptions {
+            cost,
+            count_when: self.count_when,
+            reports_quota: self.headers != HeaderStyle::None,
+        }
     }
 
     /// Whether the request has to be counted or refunded after this response.
     pub(super) fn needs_follow_up(&self, response: &ResponseView<'_>) -> bool {
-        match &self.charge_mode {
-            ChargeMode::Before => false,
-            ChargeMode::RefundIf(predicate) | ChargeMode::ChargeIf(predicate) => predicate(response),
-        }
+        self.is_followed_up.as_ref().is_some_and(|predicate| predicate(response))
     }
 }

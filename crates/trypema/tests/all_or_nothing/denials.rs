@@ -59,7 +59,7 @@ pub(crate) fn the_last_of_five_denies(provider: &impl Provider, keys: &[String; 
         let before = picture(provider, &asked);
         for denial in 1..=3 {
             let denied = match denial {
-                2 => provider.reserve_all(&asked).unwrap(),
+                2 => provider.take_all_with_receipts(&asked).unwrap(),
                 _ => provider.take_all(&asked).unwrap(),
             };
             assert!(!denied.is_allowed && denied.receipts.is_empty(), "{denied:?}");

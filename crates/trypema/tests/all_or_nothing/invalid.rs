@@ -21,7 +21,7 @@ fn asked(count: usize) -> Vec<Asked> {
 /// Every operation rejects the checks with `reason`, and nothing is spent.
 fn is_refused(provider: &impl Provider, asked: &[Asked], reason: &str) {
     let before = provider.left(asked);
-    let verbs = [provider.take_all(asked), provider.reserve_all(asked), provider.peek_all(asked)];
+    let verbs = [provider.take_all(asked), provider.take_all_with_receipts(asked), provider.peek_all(asked)];
     for answer in verbs {
         let error = answer.unwrap_err();
         assert!(matches!(error, TrypemaError::InvalidChecks { .. }), "{error:?}");
@@ -62,7 +62,7 @@ pub(crate) fn the_same_key_twice(provider: &impl Provider, keys: &[String; 5]) {
 
 /// A call without checks is allowed.
 pub(crate) fn none_at_all(provider: &impl Provider) {
-    for answer in [provider.take_all(&[]), provider.reserve_all(&[]), provider.peek_all(&[])] {
+    for answer in [provider.take_all(&[]), provider.take_all_with_receipts(&[]), provider.peek_all(&[])] {
         let answer = answer.unwrap();
         assert!(answer.is_allowed && answer.decisions.is_empty() && answer.receipts.is_empty(), "{answer:?}");
     }

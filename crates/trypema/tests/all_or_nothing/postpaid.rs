@@ -43,7 +43,7 @@ pub(crate) fn overdraws_once(provider: &impl Provider, keys: &[String; 5]) {
 pub(crate) fn records_nothing_if_another_denies(provider: &impl Provider, keys: &[String; 5]) {
     for [ordinary, postpaid] in pairs(keys) {
         let asked = [ordinary.costing(CAPACITY + 1), postpaid];
-        for denied in [provider.take_all(&asked).unwrap(), provider.reserve_all(&asked).unwrap()] {
+        for denied in [provider.take_all(&asked).unwrap(), provider.take_all_with_receipts(&asked).unwrap()] {
             assert!(!denied.is_allowed && denied.receipts.is_empty(), "{denied:?}");
             assert!(denied.decisions[1].is_allowed(), "as if it had been the only one: {denied:?}");
         }
@@ -55,7 +55,7 @@ pub(crate) fn records_nothing_if_another_denies(provider: &impl Provider, keys: 
 pub(crate) fn is_refunded_by_its_receipt(provider: &impl Provider, keys: &[String; 5]) {
     for asked in pairs(keys) {
         assert!(provider.take_all(&[asked[1].costing(2)]).unwrap().is_allowed);
-        let reserved = provider.reserve_all(&asked).unwrap();
+        let reserved = provider.take_all_with_receipts(&asked).unwrap();
         assert!(reserved.is_allowed && reserved.receipts.iter().all(Option::is_some), "{reserved:?}");
         assert_eq!(provider.left(&asked), [CAPACITY - 1, 0], "{asked:?}");
         for _ in 0..2 {

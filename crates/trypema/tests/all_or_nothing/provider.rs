@@ -17,7 +17,7 @@ pub(crate) trait Provider {
     type Receipt: Clone + Debug;
 
     fn take_all(&self, asked: &[Asked]) -> Answer<Self::Receipt>;
-    fn reserve_all(&self, asked: &[Asked]) -> Answer<Self::Receipt>;
+    fn take_all_with_receipts(&self, asked: &[Asked]) -> Answer<Self::Receipt>;
     fn peek_all(&self, asked: &[Asked]) -> Answer<Self::Receipt>;
     fn refund_all(&self, asked: &[Asked], receipts: &[Option<Self::Receipt>]);
     fn units(receipt: &Self::Receipt) -> u64;
@@ -64,8 +64,8 @@ impl Provider for OnLocal {
         self.0.local().take_all(&checks(asked))
     }
 
-    fn reserve_all(&self, asked: &[Asked]) -> Answer<LocalReceipt> {
-        self.0.local().reserve_all(&checks(asked))
+    fn take_all_with_receipts(&self, asked: &[Asked]) -> Answer<LocalReceipt> {
+        self.0.local().take_all_with_receipts(&checks(asked))
     }
 
     fn peek_all(&self, asked: &[Asked]) -> Answer<LocalReceipt> {

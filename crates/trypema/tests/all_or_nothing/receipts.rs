@@ -30,7 +30,7 @@ pub(crate) fn are_good_once(provider: &impl Provider, keys: &[String; 5]) {
     let before = provider.left(&asked);
     assert_eq!(before, less(&[CAPACITY; 6], &asked));
 
-    let reserved = provider.reserve_all(&asked).unwrap();
+    let reserved = provider.take_all_with_receipts(&asked).unwrap();
     assert!(reserved.is_allowed);
     let expected: Vec<_> = asked.iter().map(|asked| (asked.cost > 0).then_some(asked.cost)).collect();
     assert_eq!(units_of(provider, &reserved.receipts), expected);
@@ -40,7 +40,7 @@ pub(crate) fn are_good_once(provider: &impl Provider, keys: &[String; 5]) {
     provider.refund_all(&asked, &reserved.receipts);
     assert_eq!(provider.left(&asked), before, "a second time changes nothing");
 
-    let again = provider.reserve_all(&asked).unwrap();
+    let again = provider.take_all_with_receipts(&asked).unwrap();
     provider.refund_all(&asked, &reserved.receipts);
     assert_eq!(provider.left(&asked), less(&before, &asked), "old receipts do not give back what is new");
     provider.refund_all(&asked[..2], &again.receipts[..2]);
@@ -51,7 +51,7 @@ pub(crate) fn are_good_once(provider: &impl Provider, keys: &[String; 5]) {
     assert_eq!(provider.left(&asked), before, "and the others later");
 }
 
-/// Only an allowed `reserve_all` returns receipts.
+/// Only an allowed `take_all_with_receipts` returns receipts.
 pub(crate) fn are_of_what_was_reserved(provider: &impl Provider, keys: &[String; 5]) {
     let mut asked = asked(keys);
     assert!(provider.take_all(&asked).unwrap().receipts.is_empty(), "nobody asked for receipts");
@@ -61,13 +61,13 @@ pub(crate) fn are_of_what_was_reserved(provider: &impl Provider, keys: &[String;
     assert_eq!(provider.left(&asked), before);
 
     asked[5].cost = CAPACITY + 1;
-    let denied = provider.reserve_all(&asked).unwrap();
+    let denied = provider.take_all_with_receipts(&asked).unwrap();
     assert!(!denied.is_allowed && denied.receipts.is_empty(), "{denied:?}");
     asked.pop();
     assert_eq!(provider.left(&asked), before[..5]);
 
     let nothing: Vec<Asked> = asked.iter().map(|asked| asked.costing(0)).collect();
-    let reserved = provider.reserve_all(&nothing).unwrap();
+    let reserved = provider.take_all_with_receipts(&nothing).unwrap();
     assert!(reserved.is_allowed && reserved.receipts.len() == nothing.len(), "{reserved:?}");
     assert!(reserved.receipts.iter().all(Option::is_none), "{reserved:?}");
     provider.refund_all(&nothing, &reserved.receipts);
@@ -79,7 +79,7 @@ pub(crate) fn are_good_for_their_own_key(provider: &impl Provider, keys: &[Strin
     let limits = six(CAPACITY, WINDOW, 2.0);
     for limit in &limits {
         let asked = [&keys[0], &keys[1], &keys[2]].map(|key| Asked::new(key, limit, 3));
-        let reserved = provider.reserve_all(&asked).unwrap();
+        let reserved = provider.take_all_with_receipts(&asked).unwrap();
         let mut moved = reserved.receipts.clone();
         moved.rotate_left(1);
         let before = provider.left(&asked);
@@ -95,9 +95,9 @@ pub(crate) fn are_void_after_a_reset(provider: &impl Provider, keys: &[String; 5
     let limits = six(CAPACITY, WINDOW, 2.0);
     for limit in &limits {
         let asked = [&keys[0], &keys[1]].map(|key| Asked::new(key, limit, 3));
-        let old = provider.reserve_all(&asked).unwrap();
+        let old = provider.take_all_with_receipts(&asked).unwrap();
         assert!(asked.iter().all(|asked| provider.reset(asked)));
-        let new = provider.reserve_all(&asked).unwrap();
+        let new = provider.take_all_with_receipts(&asked).unwrap();
         provider.refund_all(&asked, &old.receipts);
         assert_eq!(provider.left(&asked), [CAPACITY - 3; 2], "{}", limit.strategy());
         provider.refund_all(&asked, &new.receipts);

@@ -51,7 +51,7 @@ pub(crate) fn each_check_is_told_once(provider: &impl Provider, recorder: &Recor
     for asked in [&asked, &denied, &asked[..1].to_vec(), &denied[3..4].to_vec(), &Vec::new()] {
         let taken = provider.take_all(asked).unwrap();
         assert_eq!(recorder.drain(), expected(asked, &taken.decisions));
-        let reserved = provider.reserve_all(asked).unwrap();
+        let reserved = provider.take_all_with_receipts(asked).unwrap();
         assert_eq!(recorder.drain(), expected(asked, &reserved.decisions));
         provider.peek_all(asked).unwrap();
         provider.refund_all(asked, &reserved.receipts);

@@ -7,13 +7,14 @@
 
 /// Runs a row for every strategy that leases units.
 macro_rules! for_every_leased {
-    ($row:ident) => {{
-        $row::<trypema::strategy::Absolute>();
-        $row::<trypema::strategy::Suppressed>();
-        $row::<trypema::strategy::TokenBucket>();
-        $row::<trypema::strategy::SlidingWindow>();
-        $row::<trypema::strategy::FixedWindow>();
-    }};
+    ($row:ident) => {
+        trypema::strategy::for_each_strategy! { [for_every_leased] $row }
+    };
+    ($row:ident $($number:literal $type:ident $name:ident $limit:ident;)+) => {
+        $(if <trypema::strategy::$type as trypema::strategy::Leasable>::IS_LEASED {
+            $row::<trypema::strategy::$type>();
+        })+
+    };
 }
 
 mod abuse;

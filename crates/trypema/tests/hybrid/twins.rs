@@ -13,10 +13,8 @@ use trypema::clock::{ManualClock, Timestamp};
 use trypema::redis::{InstanceLiveness, LeaseArgs, RedisLimiter, RedisReceipt};
 use trypema::strategy::{Leasable, Strategy};
 use trypema_testkit::blocking::{connect, key, limiter, wait_for};
-use trypema_testkit::model::{
-    AbsoluteModel, CalendarModel, ConcurrencyModel, FixedWindowModel, LiveInstances, SlidingWindowModel,
-    SuppressedModel, TokenBucketModel,
-};
+use trypema_testkit::for_each_model;
+use trypema_testkit::model::LiveInstances;
 use trypema_testkit::random::Random;
 use trypema_testkit::redis::Server;
 use trypema_testkit::subject::RedisStrategy;
@@ -39,7 +37,7 @@ struct Original<'a, M: RedisStrategy> {
     strategy: std::marker::PhantomData<M>,
 }
 
-impl<M: RedisStrategy<Strategy: Leasable>> Original<'_, M> {
+impl<M: RedisStrategy> Original<'_, M> {
     fn limiter(&self) -> &RedisLimiter<CoreOf<M>> {
         M::redis_limiter(self.limits)
     }
@@ -65,7 +63,7 @@ impl<M: RedisStrategy<Strategy: Leasable>> Original<'_, M> {
             Verb::Debit(cost) => seen::<M>(&wait_for(self.limiter().debit(&ann, &limit, cost)).unwrap()),
             Verb::Peek(cost) => seen::<M>(&wait_for(self.limiter().peek(&ann, &limit, cost)).unwrap()),
             Verb::Reserve(cost) => {
-                let reserved = wait_for(self.limiter().reserve(&ann, &limit, cost)).unwrap();
+                let reserved = wait_for(self.limiter().take_with_receipt(&ann, &limit, cost)).unwrap();
                 let answer = format!("{} {:?}", seen::<M>(&reserved.decision), reserved.receipt.is_some());
                 self.receipts.extend(reserved.receipt);
                 answer
@@ -107,7 +105,7 @@ fn live_instances() {
 /// Plays the trace of `seed`. Returns the number of steps and of leased units.
 fn play<M>(limits: &RateLimiter, clock: &ManualClock, seed: u64) -> (usize, u64)
 where
-    M: RedisStrategy<Strategy: Leasable>,
+    M: RedisStrategy,
 {
     let name = format!("{}_{seed}", M::NAME);
     let strategy = std::marker::PhantomData;
@@ -130,7 +128,7 @@ where
     (played.len(), mirror.leased_units)
 }
 
-fn equals_its_twin<M: RedisStrategy<Strategy: Leasable>>() {
+fn equals_its_twin<M: RedisStrategy>() {
     let server = Server::start().unwrap();
     let clock = Arc::new(ManualClock::default());
     let limits = limiter(&connect(&server.url()), "trypema", &clock).build().unwrap();
@@ -143,38 +141,12 @@ fn equals_its_twin<M: RedisStrategy<Strategy: Leasable>>() {
     assert!(enough.contains(&leased), "{leased} units were leased in {seed} traces of {}", CoreOf::<M>::NAME);
 }
 
-#[test]
-fn absolute() {
-    equals_its_twin::<AbsoluteModel>();
+macro_rules! twins {
+    ($($name:ident $model:ty;)+) => {
+        $(#[test]
+        fn $name() {
+            equals_its_twin::<$model>();
+        })+
+    };
 }
-
-#[test]
-fn suppressed() {
-    equals_its_twin::<SuppressedModel>();
-}
-
-#[test]
-fn token_bucket() {
-    equals_its_twin::<TokenBucketModel>();
-}
-
-#[test]
-fn sliding_window() {
-    equals_its_twin::<SlidingWindowModel>();
-}
-
-#[test]
-fn fixed_window() {
-    equals_its_twin::<FixedWindowModel>();
-}
-
-#[test]
-fn calendar_window() {
-    equals_its_twin::<CalendarModel>();
-}
-
-/// Requests of leases are answered, too, and change nothing: each unit is taken by a call that holds it.
-#[test]
-fn concurrency() {
-    equals_its_twin::<ConcurrencyModel>();
-}
+for_each_model! { [twins] }

@@ -3,23 +3,28 @@
 
 /// Runs a test for every strategy that leases units.
 macro_rules! for_every_leased {
-    ($claim:ident) => {{
-        $claim::<trypema::strategy::Absolute>();
-        $claim::<trypema::strategy::Suppressed>();
-        $claim::<trypema::strategy::TokenBucket>();
-        $claim::<trypema::strategy::SlidingWindow>();
-        $claim::<trypema::strategy::FixedWindow>();
-    }};
+    ($claim:ident) => {
+        trypema::strategy::for_each_strategy! { [for_every_leased] $claim }
+    };
+    ($claim:ident $($number:literal $type:ident $name:ident $limit:ident;)+) => {
+        $(if <trypema::strategy::$type as trypema::strategy::Leasable>::IS_LEASED {
+            $claim::<trypema::strategy::$type>();
+        })+
+    };
 }
 
 /// Runs a test for every leased strategy that never admits more than its limit.
 macro_rules! for_every_exact {
-    ($claim:ident) => {{
-        $claim::<trypema::strategy::Absolute>();
-        $claim::<trypema::strategy::TokenBucket>();
-        $claim::<trypema::strategy::SlidingWindow>();
-        $claim::<trypema::strategy::FixedWindow>();
-    }};
+    ($claim:ident) => {
+        trypema::strategy::for_each_strategy! { [for_every_exact] $claim }
+    };
+    ($claim:ident $($number:literal $type:ident $name:ident $limit:ident;)+) => {
+        $(if <trypema::strategy::$type as trypema::strategy::Leasable>::IS_LEASED
+            && stringify!($name) != "suppressed"
+        {
+            $claim::<trypema::strategy::$type>();
+        })+
+    };
 }
 
 mod abuse;

@@ -82,7 +82,7 @@ impl<S: Strategy> Extremes<'_, S> {
                 read(&S::core(&granted.decision));
             }
             6 => {
-                let reserved = limiter.reserve_for(key, limit, cost, duration);
+                let reserved = limiter.take_with_receipt_for(key, limit, cost, duration);
                 read(&S::core(&reserved.decision));
                 self.receipts.extend(reserved.receipt);
             }
@@ -306,7 +306,7 @@ fn reserved_tokens_under_another_limit() {
     let small = TokenBucketLimits::from(TokenLimit::new(year, LONGEST).unwrap());
     let large = TokenBucketLimits::from(TokenLimit::new(1, LONGEST).unwrap());
     let buckets = rl.local().token_bucket();
-    let reserved = buckets.reserve_for("ann", &small, year, LONGEST);
+    let reserved = buckets.take_with_receipt_for("ann", &small, year, LONGEST);
     assert!(reserved.receipt.is_some());
     assert_eq!(buckets.refund_units("ann", &large, 0), 0);
     assert_eq!(buckets.live_keys().count(), 1);

@@ -67,8 +67,8 @@ macro_rules! for_each_strategy {
     ($flood:expr, $check:expr) => {
         let flood = &$flood;
         let local = flood.rl.local();
-        $check(flood, &**local.absolute(), &local.absolute().limit(&rate()));
-        $check(flood, &**local.suppressed(), &local.suppressed().limit(&rate()));
+        $check(flood, local.absolute(), &local.absolute().limit(&rate()));
+        $check(flood, local.suppressed(), &local.suppressed().limit(&rate()));
         $check(flood, local.token_bucket(), &buckets());
         $check(flood, local.sliding_window(), &sliding());
         $check(flood, local.fixed_window(), &fixed());

@@ -6,6 +6,7 @@
 mod all_or_nothing;
 mod allocations;
 mod calendar;
+mod churn;
 mod cleanup;
 mod conformance;
 #[path = "../counting_allocator/mod.rs"]

@@ -140,7 +140,7 @@ fn reserving_and_taking_up_to_are_told() {
     let (recorder, rl) = observed();
     let limit = FixedWindowLimit::new(3, Duration::from_secs(60)).unwrap();
     let windows = rl.local().fixed_window();
-    windows.reserve("ann", &limit, 1);
+    windows.take_with_receipt("ann", &limit, 1);
     windows.take_up_to("ann", &limit, 2);
     assert_eq!(recorder.take().len(), 2);
 }

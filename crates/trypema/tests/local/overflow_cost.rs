@@ -67,7 +67,7 @@ fn calls_stay_small<S: Strategy>(scene: &Scene, limiter: &LocalLimiter<S>, limit
     cheap("peek", &|| drop(limiter.peek("ann", own, 1)));
     cheap("a denied take", &|| drop(limiter.take("ann", own, u64::from(u32::MAX))));
     cheap("take_up_to", &|| drop(limiter.take_up_to("ann", own, 2)));
-    cheap("reserve", &|| drop(limiter.reserve("ann", own, 1)));
+    cheap("reserve", &|| drop(limiter.take_with_receipt("ann", own, 1)));
     cheap("take_all", &|| drop(scene.rl.local().take_all(&checks).unwrap()));
     cheap("peek_all", &|| drop(scene.rl.local().peek_all(&checks).unwrap()));
     // Once there is room, keys get their own states, and those are small.
@@ -172,7 +172,7 @@ fn refunds_of_long_series_are_not_quadratic() {
         let (absolute, limit) = (rl.local().absolute(), AbsoluteLimit::new(rate, window, group));
         let take = |_| {
             clock.advance(GROUP);
-            absolute.reserve("ann", &limit, 3).receipt.unwrap()
+            absolute.take_with_receipt("ann", &limit, 3).receipt.unwrap()
         };
         let receipts: Vec<_> = (0..buckets).map(take).collect();
         let started = SystemClock.now();

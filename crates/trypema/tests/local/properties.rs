@@ -15,18 +15,16 @@ mod leases;
 mod postpaid;
 mod receipts;
 
-/// Generates one test per strategy, which calls `law` with the type of its model.
+/// Generates one test per model, which calls `law` with its type.
 macro_rules! for_every_strategy {
     ($law:ident) => {
-        for_every_strategy!($law: absolute AbsoluteModel, suppressed SuppressedModel, token_bucket TokenBucketModel,
-            sliding_window SlidingWindowModel, fixed_window FixedWindowModel, calendar_window CalendarModel,
-            abuse AbuseModel, concurrency ConcurrencyModel);
+        trypema_testkit::for_each_model! { [super::for_every_strategy] $law }
     };
-    ($law:ident: $($name:ident $model:ident),+) => {
+    ($law:ident $($name:ident $model:ty;)+) => {
         mod $law {
             $(#[test]
             fn $name() {
-                super::$law::<trypema_testkit::model::$model>();
+                super::$law::<$model>();
             })+
         }
     };

@@ -41,13 +41,13 @@ fn step<S: Strategy>(limiter: &LocalLimiter<S>, limit: &S::Limit, dice: u64) {
         6 => drop(limiter.take_up_to(key, limit, cost)),
         7 => drop(limiter.reset(key)),
         8 => {
-            let reserved = limiter.reserve(key, limit, cost);
+            let reserved = limiter.take_with_receipt(key, limit, cost);
             if let Some(receipt) = reserved.receipt {
                 assert!(limiter.refund(key, limit, &receipt) <= cost);
                 assert_eq!(limiter.refund(key, limit, &receipt), 0);
             }
         }
-        9 => drop(limiter.reserve_for(key, limit, cost, Duration::from_millis(dice >> 24 & 7))),
+        9 => drop(limiter.take_with_receipt_for(key, limit, cost, Duration::from_millis(dice >> 24 & 7))),
         10 => drop(limiter.refund_units(key, limit, cost)),
         11 => limiter.forget_stale(Duration::from_millis(dice >> 24 & 3)),
         12 => assert!(limiter.live_keys().count() <= 2 * KEYS.len()),

@@ -47,7 +47,7 @@ async fn each_key_has_its_own_counter(connection: RedisConnection) {
     for (bytes, cost) in keys.iter().zip(1..) {
         let key = RedisKey::encode(bytes);
         assert!(windows.take(&key, &limit, cost).await.unwrap().is_allowed());
-        let reserved = windows.reserve(&key, &limit, 7).await.unwrap();
+        let reserved = windows.take_with_receipt(&key, &limit, 7).await.unwrap();
         assert_eq!(windows.refund(&key, &limit, &reserved.receipt.unwrap()).await.unwrap(), 7);
     }
     for (bytes, cost) in keys.iter().zip(1..) {

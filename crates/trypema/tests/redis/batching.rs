@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use trypema::clock::ManualClock;
 use trypema::redis::RedisLimiter;
-use trypema::strategy::Wire;
+use trypema::strategy::Leasable;
 use trypema::{FixedWindowLimit, RateLimiter, TokenBucketLimits, TokenLimit};
 use trypema_testkit::blocking::{self, connect, key, runtime, wait_for};
 use trypema_testkit::random::Random;
@@ -76,7 +76,7 @@ pub(crate) fn add_alone<'a, T>(
 fn tell_scripts(rl: &RateLimiter, limits: &Limits) {
     struct Tell;
     impl Visit for Tell {
-        fn visit<S: Wire + Sync>(&mut self, limiter: &RedisLimiter<S>, limit: &S::Limit) {
+        fn visit<S: Leasable + Sync>(&mut self, limiter: &RedisLimiter<S>, limit: &S::Limit) {
             wait_for(limiter.take(&key("ann"), limit, 0)).unwrap();
             wait_for(limiter.peek(&key("ann"), limit, 0)).unwrap();
         }

@@ -16,10 +16,7 @@ mod multi;
 use trypema::redis::RedisConnection;
 use trypema_testkit::blocking::connect;
 use trypema_testkit::differential;
-use trypema_testkit::model::{
-    AbsoluteModel, AbuseModel, ConcurrencyModel, FixedWindowModel, SlidingWindowModel, SuppressedModel,
-    TokenBucketModel,
-};
+use trypema_testkit::for_each_model;
 use trypema_testkit::redis::Cluster;
 use trypema_testkit::subject::RedisStrategy;
 use trypema_testkit::trace::{OnRedis, Verb, What};
@@ -29,6 +26,12 @@ use crate::traces;
 
 /// The number of random traces per strategy. `conformance.rs` runs many more on one server.
 const TRACES: u64 = 30;
+
+macro_rules! each_equals_its_model {
+    (($connection:expr) $($name:ident $model:ty;)+) => {
+        $(equals_its_model::<$model>($connection);)+
+    };
+}
 
 #[test]
 fn every_trace_and_random_ones_are_answered_as_on_one_server() {
@@ -43,13 +46,7 @@ fn every_trace_and_random_ones_are_answered_as_on_one_server() {
         }
     }
     traces::assert_none(&failures);
-    equals_its_model::<AbsoluteModel>(&connection);
-    equals_its_model::<SuppressedModel>(&connection);
-    equals_its_model::<TokenBucketModel>(&connection);
-    equals_its_model::<SlidingWindowModel>(&connection);
-    equals_its_model::<FixedWindowModel>(&connection);
-    equals_its_model::<AbuseModel>(&connection);
-    equals_its_model::<ConcurrencyModel>(&connection);
+    for_each_model! { [each_equals_its_model] (&connection) }
 }
 
 fn equals_its_model<M: RedisStrategy>(connection: &RedisConnection) {

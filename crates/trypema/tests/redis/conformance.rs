@@ -4,10 +4,7 @@
 
 use trypema_testkit::blocking::connect;
 use trypema_testkit::differential;
-use trypema_testkit::model::{
-    AbsoluteModel, AbuseModel, CalendarModel, ConcurrencyModel, FixedWindowModel, SlidingWindowModel,
-    SuppressedModel, TokenBucketModel,
-};
+use trypema_testkit::for_each_model;
 use trypema_testkit::redis::{Binary, Server};
 use trypema_testkit::subject::RedisStrategy;
 use trypema_testkit::trace::{OnRedis, Trace, Verb, What};
@@ -83,7 +80,7 @@ fn equals_its_model<M: RedisStrategy>(binary: Binary, enough: usize) {
 }
 
 macro_rules! random_traces {
-    ($($name:ident $model:ident),+) => {
+    ($($name:ident $model:ty;)+) => {
         mod random_traces_on_redis {
             use super::*;
             $(#[test]
@@ -100,14 +97,4 @@ macro_rules! random_traces {
         }
     };
 }
-
-random_traces!(
-    absolute AbsoluteModel,
-    suppressed SuppressedModel,
-    token_bucket TokenBucketModel,
-    sliding_window SlidingWindowModel,
-    fixed_window FixedWindowModel,
-    calendar_window CalendarModel,
-    abuse AbuseModel,
-    concurrency ConcurrencyModel
-);
+for_each_model! { [random_traces] }

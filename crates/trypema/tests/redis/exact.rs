@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use trypema::RateLimiter;
 use trypema::redis::RedisLimiter;
-use trypema::strategy::Wire;
+use trypema::strategy::Leasable;
 use trypema_testkit::blocking::{connect, key, wait_for};
 use trypema_testkit::redis::{Control, Server, wait_until};
 
@@ -87,7 +87,7 @@ fn take_as_a_child(url: &str) {
 struct Take;
 
 impl Visit for Take {
-    fn visit<S: Wire + Sync>(&mut self, limiter: &RedisLimiter<S>, limit: &S::Limit) {
+    fn visit<S: Leasable + Sync>(&mut self, limiter: &RedisLimiter<S>, limit: &S::Limit) {
         let ann = key("ann");
         let take = || u64::from(S::core(&wait_for(limiter.take(&ann, limit, 1)).unwrap()).is_allowed());
         let admitted: u64 = std::thread::scope(|scope| {

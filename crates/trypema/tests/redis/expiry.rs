@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use trypema::clock::ManualClock;
 use trypema::redis::RedisLimiter;
-use trypema::strategy::Wire;
+use trypema::strategy::Leasable;
 use trypema::{RateLimiter, TokenBucketLimits, TokenLimit, WindowSizeSeconds};
 use trypema_testkit::blocking::{self, Blocking, connect};
 use trypema_testkit::redis::{Control, Server, wait_until};
@@ -116,7 +116,7 @@ struct Persisted {
 }
 
 impl Visit for Persisted {
-    fn visit<S: Wire + Sync>(&mut self, limiter: &RedisLimiter<S>, limit: &S::Limit) {
+    fn visit<S: Leasable + Sync>(&mut self, limiter: &RedisLimiter<S>, limit: &S::Limit) {
         let name = format!("trypema:{{ann}}:{}", S::SUFFIX);
         Blocking(limiter).take("ann", limit, 1);
         assert_eq!(self.control.command(&["PERSIST", &name]).unwrap().integer(), Some(1), "{name}");

@@ -45,8 +45,13 @@ impl Process {
         for _ in 0..IDS {
             let reservation = self.engine.reserve(&Request::new(&[]), &options).await.unwrap();
             ids.push(reservation.into_text().unwrap());
-            let taken =
-                self.rl.redis().fixed_window().reserve(&key("ann"), &long_window(1_000), 1).await.unwrap();
+            let taken = self
+                .rl
+                .redis()
+                .fixed_window()
+                .take_with_receipt(&key("ann"), &long_window(1_000), 1)
+                .await
+                .unwrap();
             let receipt = format!("{:?}", taken.receipt.unwrap());
             ids.push(receipt.split(',').next().unwrap().to_owned());
         }

@@ -56,7 +56,7 @@ impl Future {
 
 /// Reserves one unit, so that a state exists. Returns the receipt.
 fn take_once<S: Wire>(limiter: &RedisLimiter<S>, limit: &S::Limit) -> RedisReceipt {
-    wait_for(limiter.reserve(&key("ann"), limit, 1)).unwrap().receipt.unwrap()
+    wait_for(limiter.take_with_receipt(&key("ann"), limit, 1)).unwrap().receipt.unwrap()
 }
 
 /// The errors of every operation that all strategies have, for the key `ann`.
@@ -71,8 +71,8 @@ fn errors_of_every_verb<S: Wire>(
         wait_for(limiter.peek(&ann, limit, 1)).err().unwrap(),
         wait_for(limiter.usage(&ann, limit)).err().unwrap(),
         wait_for(limiter.take_up_to(&ann, limit, 1)).err().unwrap(),
-        wait_for(limiter.reserve(&ann, limit, 1)).err().unwrap(),
-        wait_for(limiter.reserve_for(&ann, limit, 1, Duration::from_secs(1))).err().unwrap(),
+        wait_for(limiter.take_with_receipt(&ann, limit, 1)).err().unwrap(),
+        wait_for(limiter.take_with_receipt_for(&ann, limit, 1, Duration::from_secs(1))).err().unwrap(),
         wait_for(limiter.refund(&ann, limit, receipt)).err().unwrap(),
         wait_for(limiter.refund_units(&ann, limit, 1)).err().unwrap(),
         wait_for(limiter.reset(&ann)).err().unwrap(),
@@ -93,7 +93,7 @@ struct EveryVerb<'a> {
 }
 
 impl Visit for EveryVerb<'_> {
-    fn visit<S: Wire + Sync>(&mut self, limiter: &RedisLimiter<S>, limit: &S::Limit) {
+    fn visit<S: Leasable + Sync>(&mut self, limiter: &RedisLimiter<S>, limit: &S::Limit) {
         let mut control = self.server.control().unwrap();
         control.command(&["FLUSHDB"]).unwrap();
         let receipt = take_once(limiter, limit);
@@ -110,31 +110,31 @@ fn every_verb_of_every_strategy_refuses_a_newer_state() {
     each(&rl, &Limits::of(8, WINDOW), &mut EveryVerb { server: &server });
 }
 
-fn lease<S: Leasable>(limiter: &RedisLimiter<S>, limit: &S::Limit, server: &Server) {
-    let mut control = server.control().unwrap();
-    control.command(&["FLUSHDB"]).unwrap();
-    take_once(limiter, limit);
-    let mut future = Future::replace_only_key(control);
-    let ask = LeaseParams { need: 1, want: 2, length_us: 1_000_000, ..LeaseParams::default() };
-    let instance = InstanceLiveness { id: 7, live_for_us: 1_000_000 };
-    let failure =
-        wait_for(limiter.lease(&key("ann"), limit, LeaseArgs { params: ask, instance })).err().unwrap();
-    assert_refused(&[failure.into()]);
-    future.assert_untouched();
+/// Replaces each strategy's state with one in a newer format, and asks for a lease.
+struct Lease<'a> {
+    server: &'a Server,
+}
+
+impl Visit for Lease<'_> {
+    fn visit<S: Leasable + Sync>(&mut self, limiter: &RedisLimiter<S>, limit: &S::Limit) {
+        let mut control = self.server.control().unwrap();
+        control.command(&["FLUSHDB"]).unwrap();
+        take_once(limiter, limit);
+        let mut future = Future::replace_only_key(control);
+        let ask = LeaseParams { need: 1, want: 2, length_us: 1_000_000, ..LeaseParams::default() };
+        let instance = InstanceLiveness { id: 7, live_for_us: 1_000_000 };
+        let failure =
+            wait_for(limiter.lease(&key("ann"), limit, LeaseArgs { params: ask, instance })).err().unwrap();
+        assert_refused(&[failure.into()]);
+        future.assert_untouched();
+    }
 }
 
 #[test]
 fn no_units_are_leased_from_a_newer_state() {
     let server = Server::start().unwrap();
     let rl = limiter(connect(&server.url()), OnFailure::Fail);
-    let (limits, redis) = (Limits::of(8, WINDOW), rl.redis());
-    lease(redis.absolute(), &limits.absolute, &server);
-    lease(redis.suppressed(), &limits.suppressed, &server);
-    lease(redis.token_bucket(), &limits.token_bucket, &server);
-    lease(redis.sliding_window(), &limits.sliding_window, &server);
-    lease(redis.fixed_window(), &limits.fixed_window, &server);
-    lease(redis.abuse(), &limits.abuse, &server);
-    lease(redis.concurrency(), &limits.concurrency, &server);
+    each(&rl, &Limits::of(8, WINDOW), &mut Lease { server: &server });
 }
 
 #[test]

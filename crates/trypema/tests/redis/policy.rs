@@ -89,7 +89,7 @@ fn fail_is_an_error_of_every_verb() {
                 wait_for(limiter.peek(&ann, limit, 1)).err(),
                 wait_for(limiter.usage(&ann, limit)).err(),
                 wait_for(limiter.take_up_to(&ann, limit, 1)).err(),
-                wait_for(limiter.reserve(&ann, limit, 1)).err(),
+                wait_for(limiter.take_with_receipt(&ann, limit, 1)).err(),
                 wait_for(limiter.refund_units(&ann, limit, 1)).err(),
                 wait_for(limiter.reset(&ann)).err(),
                 wait_for(limiter.key(&ann).take(limit, 1)).err(),
@@ -125,7 +125,7 @@ fn allow_admits_all_but_what_can_never_fit() {
 
             let peeked = peek(limiter, limit, 1);
             assert!(peeked.is_allowed() && peeked.is_substitute(), "{} {peeked:?}", S::NAME);
-            let reserved = wait_for(limiter.reserve(&key("ann"), limit, 1)).unwrap();
+            let reserved = wait_for(limiter.take_with_receipt(&key("ann"), limit, 1)).unwrap();
             assert!(S::core(&reserved.decision).is_allowed() && reserved.receipt.is_none());
             assert_eq!(wait_for(limiter.take_up_to(&key("ann"), limit, 3)).unwrap().units, 3);
         }
@@ -150,7 +150,7 @@ fn deny_denies_all_and_says_when_to_try_again() {
             let never = take(limiter, limit, CAPACITY * 100);
             assert!(never.is_never() && never.is_substitute(), "{} {never:?}", S::NAME);
             assert_eq!(wait_for(limiter.take_up_to(&key("ann"), limit, 3)).unwrap().units, 0);
-            assert!(wait_for(limiter.reserve(&key("ann"), limit, 1)).unwrap().receipt.is_none());
+            assert!(wait_for(limiter.take_with_receipt(&key("ann"), limit, 1)).unwrap().receipt.is_none());
         }
     }
 

@@ -32,7 +32,7 @@ fn the_verbs_work_inside_smol() {
         assert_eq!(windows.take(&ann, &limit, 4).await.unwrap().remaining(), 6);
         assert!(windows.peek(&ann, &limit, 6).await.unwrap().is_allowed());
         assert!(!windows.take(&ann, &limit, 7).await.unwrap().is_allowed());
-        let reserved = windows.reserve(&ann, &limit, 2).await.unwrap();
+        let reserved = windows.take_with_receipt(&ann, &limit, 2).await.unwrap();
         assert_eq!(reserved.decision.remaining(), 4);
         assert_eq!(windows.refund(&ann, &limit, &reserved.receipt.unwrap()).await.unwrap(), 2);
         assert_eq!(windows.usage(&ann, &limit).await.unwrap().remaining(), 6);

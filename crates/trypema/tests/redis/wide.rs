@@ -39,7 +39,7 @@ fn twenty_thousand_buckets_and_back_answer_as_the_local_provider_does() {
     for step in 0..23_000 {
         pair.advance(5_000);
         if step % 10 == 0 {
-            pair.reserve(&limit, 1);
+            pair.take_with_receipt(&limit, 1);
         } else {
             pair.take(&limit, 1);
         }
@@ -89,7 +89,7 @@ fn two_long_series_of_suppressed_answer_as_the_local_provider_does() {
     for step in 0..21_500 {
         pair.advance(5_000);
         if step % 10 == 0 {
-            pair.reserve(&limit, 1);
+            pair.take_with_receipt(&limit, 1);
         } else {
             pair.take(&limit, 1);
         }
@@ -123,7 +123,7 @@ fn capacities_beyond_48_bits_answer_as_the_local_provider_does() {
                 2 => random.below(1 << 51),
                 _ => random.below(1 << 38),
             };
-            pair.reserve(&limit, cost);
+            pair.take_with_receipt(&limit, cost);
             if random.once_in(8) {
                 pair.anything(&mut random, [&limit, &tighter, &wider]);
             }
@@ -147,7 +147,7 @@ fn ten_thousand_attempts_answer_as_the_local_provider_does() {
     let mut random = Random::seeded(4);
     for _ in 0..10_200 {
         pair.advance(1_000);
-        pair.reserve(&limit, 1);
+        pair.take_with_receipt(&limit, 1);
     }
     assert!(stored_bytes(&server, "abuse") > 9_990 * BUCKET);
     for _ in 0..20 {

@@ -8,6 +8,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use http::Request;
+use http::header::{CONNECTION, HeaderValue};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -55,10 +56,15 @@ pub(crate) async fn serve<R: Responder>(responder: Arc<R>, stream: Stream) {
         service_fn(move |request| {
             let (responder, slot) = (Arc::clone(&responder), Arc::clone(&slot));
             async move {
-                Ok::<_, Infallible>(match slot.begin_request() {
+                let mut response = match slot.begin_request() {
                     Ok(work) => responder.respond(request, work).await,
                     Err(not_begun) => ApiError::from(Refusal::from(not_begun)).into_response(),
-                })
+                };
+                // The client learns that it must not send another request. hyper closes the connection then.
+                if responder.api().app().is_draining() {
+                    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                }
+                Ok::<_, Infallible>(response)
             }
         })
     };

@@ -8,7 +8,6 @@ use trypema::rules::{OnDrop, Reservation, ReservationRef, ReserveOptions, Settle
 use super::undecided;
 use crate::app::App;
 use crate::attributes::{Costs, OwnedRequest, request_of};
-use crate::mode::Mode;
 use crate::refusal::{Permission, Refusal};
 use crate::service::Operation;
 
@@ -34,7 +33,7 @@ impl Operation for Reserve<'_> {
             Ok(made) => {
                 // A repeated request spent nothing, and was counted before.
                 if !made.is_repeated() {
-                    app.metrics.rules.count_verdict(made.verdict(), Mode::Check);
+                    app.metrics.rules.count_reservation(made.verdict());
                     app.metrics.rules.count_skipped(made.verdict(), &request);
                 }
                 app.denial_log.log(made.verdict(), &request, "reserve");

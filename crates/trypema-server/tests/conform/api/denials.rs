@@ -137,3 +137,29 @@ fn headers_tell_what_is_left() {
         assert_eq!(told(&reply, &standard), some(&[r#""per-user";q=2;w=3600"#, r#""per-user";r=0;t=2000"#]));
     }
 }
+
+/// The attempt that is made when the block ends would start the next one, so the wait is longer than the block.
+#[test]
+fn the_end_of_an_abuse_block_is_told() {
+    let rules = "
+rules:
+  - id: logins
+    scope: user
+    strategy: {abuse: {temp: {window: 60s, threshold: 2, block: 10s}, long: {window: 1h, threshold: 9, block: 1d}}}
+";
+    let service = InProcess::with_rules(rules);
+    let reply = beyond(&service, "");
+    let rule = &reply.json()["rules"][0];
+    assert_eq!((&rule["scope"], &rule["block_ends_after_ms"]), (&json!("temp"), &json!(10_000)), "{rule}");
+    assert_eq!(rule["retry_after_ms"], json!(60_000), "{rule}");
+    service.clock.advance(Duration::from_micros(3_500_001));
+    let mut client = service.client();
+    let reply = client.send("POST", "/v1/check?deny_status=429", &[], &user("ann").to_string());
+    problem(&reply, 429);
+    assert_eq!(reply.json()["block_ends_after"], json!(7), "{reply:?}");
+    let key = client.send("GET", "/v1/keys/logins%7Cuser=ann", &[], "").json();
+    assert_eq!((&key["scope"], &key["block_ends_after_ms"]), (&json!("temp"), &json!(6_500)), "{key}");
+    service.clock.advance(Duration::from_micros(6_499_999));
+    let key = client.send("GET", "/v1/keys/logins%7Cuser=ann", &[], "").json();
+    assert_eq!((&key["blocked"], key.get("block_ends_after_ms")), (&json!(false), None), "{key}");
+}

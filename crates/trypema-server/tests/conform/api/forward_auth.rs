@@ -89,6 +89,33 @@ fn what_is_denied_is_429_or_what_the_proxy_understands() {
     assert_eq!((none.header("retry-after"), none.header("ratelimit")), (Some("2000"), None));
 }
 
+/// `auth_request` drops the body. A proxy that passes the answer on would pass the header on, too.
+#[test]
+fn the_problem_of_a_denial_is_in_a_header_for_auth_request() {
+    let service = service();
+    let mut client = service.client();
+    let ann = [ANY, ("x-user", "ann")];
+    ask(&mut client, "/double", &ann);
+    let body = ask(&mut client, "", &ann).body;
+    for (profile, problem) in [("/unauthorized", Some(&*body)), ("/forbidden", Some(&*body)), ("", None)] {
+        let reply = ask(&mut client, profile, &ann);
+        assert_eq!(reply.header("trypema-problem"), problem, "{profile}");
+    }
+    assert_eq!(ask(&mut client, "/unauthorized", &[ANY]).header("trypema-problem"), None);
+}
+
+/// An operator's block is 403, also for nginx: 401 would be a limit.
+#[test]
+fn a_blocked_client_gets_403_unless_another_status_is_chosen() {
+    let service = InProcess::start(&format!("{SETTINGS}    hidden: {{deny_status: 404}}\n"))
+        .ruled_by("block: {ip: [203.0.113.200]}\nrules: []");
+    let mut client = service.client();
+    for (profile, status) in [("", 403), ("/nginx", 403), ("/unauthorized", 403), ("/hidden", 404)] {
+        let reply = ask(&mut client, profile, &[ANY]);
+        assert_eq!(problem(&reply, status), "An operator blocked this client.", "{profile}");
+    }
+}
+
 /// Without configuration there are two profiles. Neither reads headers besides those of the forwarded
 /// request.
 #[test]

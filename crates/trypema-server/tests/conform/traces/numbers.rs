@@ -21,16 +21,12 @@ pub fn rules_of(line: &Line) -> Option<RuleSet> {
     if line.text.contains("sticky") {
         return None;
     }
-    // A check over HTTP holds nothing, so it skips such a rule.
-    if matches!(limit, Limit::Concurrency(_)) {
-        return None;
-    }
     let rule = Rule {
         id: RULE.to_owned(),
         name: None,
         scope: Scope::User,
         key_pattern: Some("{key}".to_owned()),
-        strategy: numbers(limit, &line.text),
+        strategy: numbers(limit, &line.text)?,
         plan_tiers: Vec::new(),
         endpoints: Vec::new(),
         action: Action::Reject,
@@ -48,20 +44,21 @@ pub fn rules_of(line: &Line) -> Option<RuleSet> {
     RuleSet::compile(&Rules { rules: vec![rule], ..Rules::default() }).ok()
 }
 
-fn numbers(limit: &Limit, text: &str) -> Numbers {
-    match limit {
-        Limit::Absolute(limit, seed) => Numbers::Absolute(WindowNumbers {
+fn numbers(limit: &Limit, text: &str) -> Option<Numbers> {
+    let options = limit.compat.map(|compat| compat.options);
+    Some(match &limit.limit {
+        trypema::Limit::Absolute(limit) => Numbers::Absolute(WindowNumbers {
             limit: limit.capacity(),
             window: Period(limit.window()),
-            group: Some(group(*seed.options.rate_group_size_ms)),
+            group: Some(group(*options?.rate_group_size_ms)),
         }),
-        Limit::Suppressed(limit, seed) => Numbers::Suppressed(SuppressedNumbers {
+        trypema::Limit::Suppressed(limit) => Numbers::Suppressed(SuppressedNumbers {
             limit: limit.soft(),
             window: Period(limit.window()),
-            group: Some(group(*seed.options.rate_group_size_ms)),
-            hard_limit_factor: Some(*seed.options.hard_limit_factor),
+            group: Some(group(*options?.rate_group_size_ms)),
+            hard_limit_factor: Some(*options?.hard_limit_factor),
         }),
-        Limit::TokenBucket(limits) => {
+        trypema::Limit::TokenBucket(limits) => {
             let limits = limits.as_slice().iter().map(|limit| BucketLimit {
                 limit: limit.capacity(),
                 window: Period(limit.refill_every()),
@@ -69,13 +66,12 @@ fn numbers(limit: &Limit, text: &str) -> Numbers {
             });
             Numbers::TokenBucket(BucketNumbers { limits: limits.collect(), ..BucketNumbers::default() })
         }
-        Limit::FixedWindow(limit) => Numbers::FixedWindow(fixed_window(limit)),
-        Limit::SlidingWindow(limit) => {
+        trypema::Limit::FixedWindow(limit) => Numbers::FixedWindow(fixed_window(limit)),
+        trypema::Limit::SlidingWindow(limit) => {
             Numbers::SlidingWindow(CounterNumbers { limit: limit.limit(), window: Period(limit.window()) })
         }
-        Limit::Concurrency(_) => unreachable!("no rule is made of it"),
         // The limit type does not expose its tiers, so they are read from the line.
-        Limit::Abuse(_) => Numbers::Abuse(AbuseNumbers {
+        trypema::Limit::Abuse(_) => Numbers::Abuse(AbuseNumbers {
             temp: tier(text, "short="),
             long: tier(text, "long="),
             while_blocked: match text {
@@ -84,7 +80,9 @@ fn numbers(limit: &Limit, text: &str) -> Numbers {
                 _ => WhileBlocked::Count,
             },
         }),
-    }
+        // A check over HTTP holds nothing, so it skips a rule with a concurrency limit.
+        _ => return None,
+    })
 }
 
 fn fixed_window(limit: &FixedWindowLimit) -> FixedWindowNumbers {

@@ -25,7 +25,8 @@ const INTERVAL_US: u64 = 100_000;
 /// Whether nothing in a trace is leased, because it counts attempts or every key stays cold. Redis then
 /// decides each request.
 pub fn is_never_leased(trace: &Trace) -> bool {
-    let is_abuse = |line: &Line| matches!(line.what, What::Limit(Limit::Abuse(_)));
+    let is_abuse =
+        |line: &Line| matches!(&line.what, What::Limit(Limit { limit: trypema::Limit::Abuse(_), .. }));
     trace.lines.iter().any(is_abuse) || is_unhurried(trace)
 }
 
@@ -91,7 +92,7 @@ fn asked(client: &mut Client, limit: &Limit, step: &Step) -> Said {
         Verb::Take(cost) => decided(client, "/v1/check", &question(cost)),
         // For abuse rules, mode `peek` reports only existing blocks. `explain` evaluates the attempt itself,
         // as a peek does.
-        Verb::Peek(cost) if matches!(limit, Limit::Abuse(_)) => {
+        Verb::Peek(cost) if matches!(limit.limit, trypema::Limit::Abuse(_)) => {
             decided(client, "/v1/explain", &question(cost))
         }
         Verb::Peek(cost) => {

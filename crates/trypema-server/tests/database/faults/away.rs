@@ -81,6 +81,18 @@ fn a_killed_database_delays_no_check() {
     stage.has_recovered();
 }
 
+/// The connection that listens for changes breaks at once, and the poll after that fails: nobody waits for the next one.
+#[test]
+fn a_lost_database_is_noticed_before_the_next_poll() {
+    let scene = Scene::start();
+    let mut service = scene.service(&["--rules-poll", "10m"]);
+    wait_until("the first read", || service.metric("trypema_rules_stale_seconds") < 1.0).unwrap();
+    assert_eq!(service.metric(FAILURES), 0.0);
+    scene.database.kill_9().unwrap();
+    service.program.line("cannot read rules from PostgreSQL").unwrap();
+    assert!(service.metric(FAILURES) > 0.0);
+}
+
 /// A stopped database accepts connections and answers nothing.
 #[test]
 fn a_stopped_database_delays_no_check() {

@@ -24,11 +24,19 @@ fn during_the_delay_it_is_unready_and_answers() {
     assert_eq!(kept.send("GET", "/readyz", &[], "").status, 200);
     let watch = Stopwatch::start();
     service.program.signal("TERM").unwrap();
-    wait_until("it to be unready", || kept.send("GET", "/readyz", &[], "").status == 503).unwrap();
-    assert_eq!(kept.send("GET", "/readyz", &[], "").json()["ready"], false);
-    assert_eq!(kept.send("POST", "/v1/check", &[], QUESTION).status, 200);
-    assert_eq!(service.post("/v1/check", QUESTION).status, 200);
-    assert_eq!(service.get("/healthz").status, 200);
+    wait_until("it to be unready", || service.get("/readyz").status == 503).unwrap();
+    assert_eq!(service.get("/readyz").json()["ready"], false);
+    // Every response from now on tells its client to send no other request on that connection.
+    let others = [("POST", "/v1/check", QUESTION), ("GET", "/healthz", ""), ("GET", "/readyz", "")];
+    for (method, path, body) in others {
+        let mut new = service.client();
+        let reply = new.send(method, path, &[], body);
+        assert_eq!(reply.header("connection"), Some("close"), "{path}: {reply:?}");
+        assert!(new.read().is_none(), "{path}: the connection ends");
+    }
+    let reply = kept.send("POST", "/v1/check", &[], QUESTION);
+    assert_eq!((reply.status, reply.header("connection")), (200, Some("close")), "{reply:?}");
+    assert!(kept.read().is_none());
     assert_eq!(service.program.end().unwrap().code(), Some(0));
     assert!(watch.elapsed() >= Duration::from_secs(2), "{:?}", watch.elapsed());
 }

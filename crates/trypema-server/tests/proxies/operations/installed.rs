@@ -62,6 +62,7 @@ fn install(directory: &Path) {
         fs::write(directory.join(name), text).unwrap();
     }
     fs::write(directory.join("admin-token"), format!("{TOKEN}\n")).unwrap();
+    fs::write(directory.join("hash-secret"), "0123456789abcdef0123456789abcdef\n").unwrap();
 }
 
 /// Returns the command and the environment that systemd makes of the unit, without its privileges.

@@ -77,7 +77,7 @@ fn credentials_are_loaded_that_are_used() {
     let used: Vec<&str> =
         unit.all("Environment").filter_map(|value| Some(value.split_once("=%d/")?.1)).collect();
     assert_eq!(loaded, used);
-    assert_eq!(loaded, ["admin-token"]);
+    assert_eq!(loaded, ["hash-secret", "admin-token"]);
 }
 
 fn seconds(text: &str) -> u64 {

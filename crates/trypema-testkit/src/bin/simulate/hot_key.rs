@@ -3,12 +3,10 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use trypema::strategy::{
-    Absolute, AbsoluteLimit, FixedWindow, FixedWindowLimit, Leasable, SlidingWindow, SlidingWindowLimit,
-    Suppressed, SuppressedLimit, TokenBucket, TokenBucketLimits, TokenLimit,
-};
-use trypema::{HardLimitFactor, TrypemaError};
-use trypema_testkit::simulator::fleet::{Fleet, Journal, Legal, Measures, Network, Traffic};
+use trypema::TrypemaError;
+use trypema::strategy::{Absolute, AbsoluteLimit, Leasable, for_each_strategy};
+use trypema_testkit::simulator::fleet::{Fleet, HasInvariant, Journal, Measures, Network, Traffic};
+use trypema_testkit::subject::Modelled;
 use trypema_testkit::svg::thousands;
 
 use crate::chart::Chart;
@@ -70,7 +68,7 @@ impl Row {
     }
 }
 
-fn row<S: Legal>(name: &str, limit: &S::Limit, fleet: Fleet<S>, load: f64) -> Row {
+fn row<S: HasInvariant>(name: &str, limit: &S::Limit, fleet: Fleet<S>, load: f64) -> Row {
     let traffic = Traffic::steady(load, fleet.clocks.len() as u32, SECONDS);
     let journal = Fleet { sample_us: 50_000, deadline_us: 1_000_000, ..fleet }.run(traffic.offers());
     let measures = Measures::of::<S>(limit, &journal);
@@ -79,7 +77,7 @@ fn row<S: Legal>(name: &str, limit: &S::Limit, fleet: Fleet<S>, load: f64) -> Ro
     Row { name, measures, worst, journal }
 }
 
-fn both<S: Legal>(name: &str, limit: &S::Limit, fleet: impl Fn() -> Fleet<S>) -> [Row; 2] {
+fn both<S: HasInvariant>(name: &str, limit: &S::Limit, fleet: impl Fn() -> Fleet<S>) -> [Row; 2] {
     LOADS.map(|load| row(name, limit, fleet(), load))
 }
 
@@ -88,19 +86,19 @@ fn fleet<S: Leasable>(limit: &S::Limit, instances: u32) -> Fleet<S> {
 }
 
 fn strategies() -> Result<Vec<Row>, TrypemaError> {
-    fn of<S: Legal>(limit: &S::Limit) -> [Row; 2] {
+    fn of<S: HasInvariant>(limit: &S::Limit) -> [Row; 2] {
         both(&S::NAME.replace('_', " "), limit, || fleet::<S>(limit, 20))
     }
-    let absolute = AbsoluteLimit::per_window(CAPACITY, WINDOW)?;
-    let bucket = TokenBucketLimits::from(TokenLimit::new(CAPACITY, WINDOW)?);
-    let rows = [
-        of::<Absolute>(&absolute),
-        of::<Suppressed>(&SuppressedLimit::above(absolute, HardLimitFactor::default())),
-        of::<TokenBucket>(&bucket),
-        of::<SlidingWindow>(&SlidingWindowLimit::new(CAPACITY, WINDOW)?),
-        of::<FixedWindow>(&FixedWindowLimit::new(CAPACITY, WINDOW)?),
-    ];
-    Ok(rows.into_iter().flatten().collect())
+    let mut rows = Vec::new();
+    macro_rules! rows {
+        ($($number:literal $type:ident $name:ident $limit:ident;)+) => {
+            $(if trypema::strategy::$type::IS_LEASED {
+                rows.extend(of::<trypema::strategy::$type>(&trypema::strategy::$type::sized(CAPACITY, WINDOW)?));
+            })+
+        };
+    }
+    for_each_strategy! { [rows] }
+    Ok(rows)
 }
 
 fn sizes() -> Result<Vec<Row>, TrypemaError> {

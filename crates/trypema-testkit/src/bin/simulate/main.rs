@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 const HELP: &str = "\
 simulate hybrid                              rewrites the tables of docs/scale.md and their pictures
-simulate hybrid --seeds N [--from SEED]      plays N random fleets with faults and says which break the law
+simulate hybrid --seeds N [--from SEED]      plays N random fleets with faults and says which break the invariant
 ";
 
 fn main() -> ExitCode {

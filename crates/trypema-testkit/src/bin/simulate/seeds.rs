@@ -39,7 +39,7 @@ pub(crate) fn play([count, first]: [u64; 2]) -> ExitCode {
              ({admitted_here} out of leases), {messages} requests"
         );
     }
-    println!("{failed} of {count} broke the law");
+    println!("{failed} of {count} broke the invariant");
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 

@@ -13,7 +13,7 @@ use super::{AbsoluteModel, WindowLimit};
 #[cfg(feature = "redis")]
 use crate::random::Random;
 #[cfg(feature = "redis")]
-use crate::simulator::fleet::{Law, Legal};
+use crate::simulator::fleet::{HasInvariant, Invariant};
 use crate::subject::{LocalStrategy, Modelled};
 use crate::trace::{CompatArgs, Limit, NoLimit, hard_limit_factor, rate, unknown_option, whole};
 
@@ -82,9 +82,9 @@ pub(in crate::model) fn windowed(
 }
 
 #[cfg(feature = "redis")]
-impl Legal for Absolute {
-    fn law(limit: &AbsoluteLimit) -> Law {
-        Law::Sliding { capacity: limit.capacity(), window_us: limit.window().as_micros() as u64 }
+impl HasInvariant for Absolute {
+    fn invariant(limit: &AbsoluteLimit) -> Invariant {
+        Invariant::Sliding { capacity: limit.capacity(), window_us: limit.window().as_micros() as u64 }
     }
 
     fn random(capacity: u64, window: Duration, random: &mut Random) -> Result<AbsoluteLimit, TrypemaError> {

@@ -8,7 +8,7 @@ use trypema::{AbuseDecision, AbuseLimit, AbuseTier, TrypemaError};
 
 use super::{AbuseModel, AttemptLimit, Tier, WhileBlocked};
 #[cfg(feature = "redis")]
-use crate::simulator::fleet::{Law, Legal};
+use crate::simulator::fleet::{HasInvariant, Invariant};
 use crate::subject::{Detail, LocalStrategy, Modelled, micros};
 use crate::trace::{self, Answer, Head, Limit, NoLimit, Value, count, duration, unknown_option};
 
@@ -86,9 +86,9 @@ fn tier(text: &str) -> Result<AbuseTier, NoLimit> {
 
 /// Fewer attempts than the lower threshold are admitted.
 #[cfg(feature = "redis")]
-impl Legal for Abuse {
-    fn law(limit: &AbuseLimit) -> Law {
+impl HasInvariant for Abuse {
+    fn invariant(limit: &AbuseLimit) -> Invariant {
         let limit = trypema::Limit::from(*limit);
-        Law::Sliding { capacity: limit.quota(), window_us: limit.window().as_micros() as u64 }
+        Invariant::Sliding { capacity: limit.quota(), window_us: limit.window().as_micros() as u64 }
     }
 }

@@ -8,9 +8,12 @@ use trypema::{ConcurrencyLimit, TrypemaError};
 
 use super::{ConcurrencyModel, HoldLimit};
 #[cfg(feature = "redis")]
-use crate::simulator::fleet::{Law, Legal};
+use crate::simulator::fleet::{HasInvariant, Invariant};
 use crate::subject::{LocalStrategy, Modelled};
 use crate::trace::{Limit, NoLimit, count, duration, unknown_option};
+
+/// The longest hold of a concurrency limit.
+const LONGEST_HOLD: Duration = Duration::from_secs(3_600);
 
 impl LocalStrategy for ConcurrencyModel {
     type Strategy = Concurrency;
@@ -23,9 +26,9 @@ impl LocalStrategy for ConcurrencyModel {
 impl Modelled for Concurrency {
     type Model = ConcurrencyModel;
 
-    /// Units are held for one window, unless they are released sooner.
+    /// Units are held for one window, or for the longest hold, unless they are released sooner.
     fn sized(capacity: u64, window: Duration) -> Result<ConcurrencyLimit, TrypemaError> {
-        ConcurrencyLimit::new(capacity, window)
+        ConcurrencyLimit::new(capacity, window.min(LONGEST_HOLD))
     }
 
     fn parse(words: &[&str]) -> Result<Limit, NoLimit> {
@@ -45,8 +48,8 @@ impl Modelled for Concurrency {
 }
 
 #[cfg(feature = "redis")]
-impl Legal for Concurrency {
-    fn law(limit: &ConcurrencyLimit) -> Law {
-        Law::Held { limit: limit.limit(), hold_us: limit.hold().as_micros() as u64 }
+impl HasInvariant for Concurrency {
+    fn invariant(limit: &ConcurrencyLimit) -> Invariant {
+        Invariant::Held { limit: limit.limit(), hold_us: limit.hold().as_micros() as u64 }
     }
 }

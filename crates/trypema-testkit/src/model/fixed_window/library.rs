@@ -10,7 +10,7 @@ use super::FixedWindowModel;
 use crate::model::AlignedLimit;
 use crate::model::calendar::calendar;
 #[cfg(feature = "redis")]
-use crate::simulator::fleet::{Law, Legal};
+use crate::simulator::fleet::{HasInvariant, Invariant};
 use crate::subject::{LocalStrategy, Modelled};
 use crate::trace::{Limit, NoLimit, quota, single};
 
@@ -41,8 +41,8 @@ impl Modelled for FixedWindow {
 }
 
 #[cfg(feature = "redis")]
-impl Legal for FixedWindow {
-    fn law(limit: &FixedWindowLimit) -> Law {
-        Law::Aligned { limit: limit.limit(), window_us: limit.window().as_micros() as u64 }
+impl HasInvariant for FixedWindow {
+    fn invariant(limit: &FixedWindowLimit) -> Invariant {
+        Invariant::Aligned { limit: limit.limit(), window_us: limit.window().as_micros() as u64 }
     }
 }

@@ -9,7 +9,7 @@ use trypema::{SlidingWindowLimit, TrypemaError};
 use super::SlidingWindowModel;
 use crate::model::AlignedLimit;
 #[cfg(feature = "redis")]
-use crate::simulator::fleet::{Law, Legal};
+use crate::simulator::fleet::{HasInvariant, Invariant};
 use crate::subject::{LocalStrategy, Modelled};
 use crate::trace::{Limit, NoLimit, quota, single};
 
@@ -35,8 +35,8 @@ impl Modelled for SlidingWindow {
 }
 
 #[cfg(feature = "redis")]
-impl Legal for SlidingWindow {
-    fn law(limit: &SlidingWindowLimit) -> Law {
-        Law::Estimated { limit: limit.limit(), window_us: limit.window().as_micros() as u64 }
+impl HasInvariant for SlidingWindow {
+    fn invariant(limit: &SlidingWindowLimit) -> Invariant {
+        Invariant::Estimated { limit: limit.limit(), window_us: limit.window().as_micros() as u64 }
     }
 }

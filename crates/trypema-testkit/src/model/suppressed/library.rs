@@ -11,7 +11,7 @@ use crate::model::absolute::windowed;
 #[cfg(feature = "redis")]
 use crate::random::Random;
 #[cfg(feature = "redis")]
-use crate::simulator::fleet::{Law, Legal};
+use crate::simulator::fleet::{HasInvariant, Invariant};
 use crate::subject::{Detail, LocalStrategy, Modelled};
 use crate::trace::{self, Answer, CompatArgs, Limit, NoLimit, Value};
 
@@ -51,11 +51,11 @@ impl Modelled for Suppressed {
     }
 }
 
-/// The soft limit only holds on average, so the law is the hard limit.
+/// The soft limit only holds on average, so the invariant is the hard limit.
 #[cfg(feature = "redis")]
-impl Legal for Suppressed {
-    fn law(limit: &SuppressedLimit) -> Law {
-        Law::Sliding { capacity: limit.hard(), window_us: limit.window().as_micros() as u64 }
+impl HasInvariant for Suppressed {
+    fn invariant(limit: &SuppressedLimit) -> Invariant {
+        Invariant::Sliding { capacity: limit.hard(), window_us: limit.window().as_micros() as u64 }
     }
 
     fn random(capacity: u64, window: Duration, random: &mut Random) -> Result<SuppressedLimit, TrypemaError> {

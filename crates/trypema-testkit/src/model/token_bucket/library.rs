@@ -10,7 +10,7 @@ use super::{Bucket, TokenBucketModel};
 #[cfg(feature = "redis")]
 use crate::random::Random;
 #[cfg(feature = "redis")]
-use crate::simulator::fleet::{Law, Legal, Refill};
+use crate::simulator::fleet::{HasInvariant, Invariant, Refill};
 use crate::subject::{Detail, LocalStrategy, Modelled};
 use crate::trace::{self, Answer, Limit, NoLimit, Value, quota};
 
@@ -59,13 +59,13 @@ impl Modelled for TokenBucket {
 }
 
 #[cfg(feature = "redis")]
-impl Legal for TokenBucket {
-    fn law(limits: &TokenBucketLimits) -> Law {
+impl HasInvariant for TokenBucket {
+    fn invariant(limits: &TokenBucketLimits) -> Invariant {
         let refill = |limit: &TokenLimit| Refill {
             capacity: limit.capacity(),
             refill_us: limit.refill_every().as_micros() as u64,
         };
-        Law::Refilled(limits.as_slice().iter().map(refill).collect())
+        Invariant::Refilled(limits.as_slice().iter().map(refill).collect())
     }
 
     fn random(

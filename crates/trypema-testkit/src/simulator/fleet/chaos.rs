@@ -3,7 +3,7 @@
 //! A seed always gives the same run. Seeds alternate between the strategies, so any range of seeds covers
 //! all of them.
 
-mod mishaps;
+mod faults;
 mod traffic;
 
 use std::time::Duration;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use trypema::clock::{Clock, ManualClock};
 use trypema::strategy::for_each_strategy;
 
-use super::{Fleet, Journal, Law, Legal, LocalClock, Network, Offer};
+use super::{Fleet, HasInvariant, Invariant, Journal, LocalClock, Network, Offer};
 use crate::random::Random;
 
 /// The result of a seed.
@@ -74,21 +74,26 @@ pub fn play(seed: u64) -> Played {
     PLAYS[(seed % PLAYS.len() as u64) as usize](seed)
 }
 
-fn played<S: Legal>(seed: u64) -> Played {
+fn played<S: HasInvariant>(seed: u64) -> Played {
     let mut random = Random::seeded(seed);
     let frame = Frame::drawn(&mut random);
     let calls = random.pick(&[100, 300, 1_000, 2_000]);
     let offers = traffic::drawn(frame, calls, &mut random);
     let fleet = fleet::<S>(seed, frame, &offers, &mut random);
-    let laws: Vec<Law> = fleet.limits.iter().map(S::law).collect();
-    let described = format!("{frame:?} {laws:?} {:?} {:?}", fleet.network, fleet.mishaps);
+    let invariants: Vec<Invariant> = fleet.limits.iter().map(S::invariant).collect();
+    let described = format!("{frame:?} {invariants:?} {:?} {:?}", fleet.network, fleet.faults);
     let journal = fleet.run(offers.into_iter());
-    judged::<S>(&laws, frame, &journal, &described)
+    judged::<S>(&invariants, frame, &journal, &described)
 }
 
-fn judged<S: Legal>(laws: &[Law], frame: Frame, journal: &Journal, described: &str) -> Played {
+fn judged<S: HasInvariant>(
+    invariants: &[Invariant],
+    frame: Frame,
+    journal: &Journal,
+    described: &str,
+) -> Played {
     let broken = (0..frame.keys).find_map(|key| {
-        let broken = Law::any_broken_by(laws, &journal.of_key(key))?;
+        let broken = Invariant::any_violation_in(invariants, &journal.of_key(key))?;
         Some(format!("{} {broken:?} of key {key}: {described}", S::NAME))
     });
     Played {
@@ -102,7 +107,7 @@ fn judged<S: Legal>(laws: &[Law], frame: Frame, journal: &Journal, described: &s
     }
 }
 
-fn fleet<S: Legal>(seed: u64, frame: Frame, offers: &[Offer], random: &mut Random) -> Fleet<S> {
+fn fleet<S: HasInvariant>(seed: u64, frame: Frame, offers: &[Offer], random: &mut Random) -> Fleet<S> {
     let offered: u64 = offers.iter().map(|offer| offer.cost).sum();
     // The load per window is between half of the limit and eight times the limit.
     let per_window = offered * frame.window_us / frame.length_us.max(frame.window_us) / u64::from(frame.keys);
@@ -118,14 +123,14 @@ fn fleet<S: Legal>(seed: u64, frame: Frame, offers: &[Offer], random: &mut Rando
         clocks,
         network: network(random),
         parts: 1,
-        mishaps: mishaps::drawn(frame, random),
+        faults: faults::drawn(frame, random),
         sample_us: 0,
         seed: random.next_u64() ^ seed,
     }
 }
 
 /// Returns a limit for each of `capacities` per `window_us`. They differ only in their capacity.
-fn limits<S: Legal>(capacities: [u64; 2], window_us: u64, random: &mut Random) -> Vec<S::Limit> {
+fn limits<S: HasInvariant>(capacities: [u64; 2], window_us: u64, random: &mut Random) -> Vec<S::Limit> {
     let (seed, window) = (random.next_u64(), Duration::from_micros(window_us));
     let limit = |capacity| S::random(capacity, window, &mut Random::seeded(seed));
     // An invalid limit is left out: then no fault can change the limit.
@@ -144,7 +149,6 @@ fn clock(random: &mut Random) -> LocalClock {
             -(WORST_PPM as i64),
             random.clone().below(2 * WORST_PPM) as i64 - WORST_PPM as i64,
         ]),
-        coarse_us: random.pick(&[1, 1, 1_000, 4_000, 8_000]),
     }
 }
 

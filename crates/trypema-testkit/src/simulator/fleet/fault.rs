@@ -2,7 +2,7 @@
 
 /// A fault and its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mishap {
+pub struct ScheduledFault {
     /// The time, from the start.
     pub after_us: u64,
     /// The fault.

@@ -6,7 +6,7 @@ mod slot;
 
 use std::collections::BTreeMap;
 
-use trypema::clock::{Span, Timestamp};
+use trypema::clock::Timestamp;
 use trypema::hybrid::{LocalDecision, Maintenance, Pace, RequestTiming};
 use trypema::strategy::{Leasable, LeaseParams};
 
@@ -129,22 +129,22 @@ impl<S: Leasable> Instance<S> {
 
     /// Decides a call for `key`, or sends a request for it.
     fn call(&mut self, key: u32, waiting: Waiting, moment: &mut Moment<'_>) {
-        let span = self.clock.span(moment.local);
+        let now = moment.local;
         let slot = self.slots.entry(key).or_default();
         let is_known = slot.holding.is_some();
-        if !is_known && !slot.tally.count(span.earliest.as_micros() / self.interval_us) {
+        if !is_known && !slot.tally.count(now.as_micros() / self.interval_us) {
             return self.take_in_store(key, waiting, moment);
         }
         let holding = slot.known(&self.limit, self.pace);
         if !is_known {
-            holding.warm(span);
+            holding.warm(now);
         }
         if holding.limit() != &self.limit {
             holding.change_limit(&self.limit, self.pace);
             slot.version += 1;
             return self.take_in_store(key, waiting, moment);
         }
-        holding.count(span, waiting.cost);
+        holding.count(now, waiting.cost);
         self.decide(key, waiting, moment);
     }
 
@@ -155,14 +155,9 @@ impl<S: Leasable> Instance<S> {
             return self.take_in_store(key, waiting, moment);
         };
         let waiting = Waiting { tries: waiting.tries + 1, ..waiting };
-        let mut now = self.clock.span(moment.local);
+        let now = moment.local;
         let holding = slot.known(&self.limit, self.pace);
-        let mut taken = holding.take_with(now, waiting.cost, |_| {});
-        if matches!(taken, LocalDecision::NeedsExactTime) {
-            now = Span::at(moment.local);
-            taken = holding.take_with(now, waiting.cost, |_| {});
-        }
-        match taken {
+        match holding.take_with(now, waiting.cost, |_| {}) {
             LocalDecision::Decided(decided) => {
                 if S::is_admitted(&decided.outcome) {
                     moment.journal.admit_here(waiting.call, moment.now_us);
@@ -175,20 +170,12 @@ impl<S: Leasable> Instance<S> {
                     self.denied(key, waiting, moment);
                 }
             }
-            LocalDecision::NeedsRedis | LocalDecision::NeedsExactTime
-                if holding.is_requesting(now.latest) =>
-            {
-                slot.waiting.push(waiting)
-            }
-            LocalDecision::NeedsRedis | LocalDecision::NeedsExactTime
-                if holding.is_worth_leasing(now.latest) =>
-            {
+            LocalDecision::NeedsRedis if holding.is_requesting(now) => slot.waiting.push(waiting),
+            LocalDecision::NeedsRedis if holding.is_worth_leasing(now) => {
                 let ask = holding.start_request(moment.local, waiting.cost);
                 self.send(key, ask, Some(waiting), moment);
             }
-            LocalDecision::NeedsRedis | LocalDecision::NeedsExactTime => {
-                self.take_in_store(key, waiting, moment)
-            }
+            LocalDecision::NeedsRedis => self.take_in_store(key, waiting, moment),
         }
     }
 

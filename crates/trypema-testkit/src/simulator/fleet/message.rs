@@ -1,7 +1,7 @@
 //! Messages between instances and store.
 
 use trypema::clock::Timestamp;
-use trypema::hybrid::TimedGrant;
+use trypema::redis::LeaseResponse;
 use trypema::strategy::{Leasable, LeaseParams};
 
 use super::instance::Waiting;
@@ -39,5 +39,5 @@ pub(super) enum What {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reply<S: Leasable> {
     pub(super) request: Request,
-    pub(super) grant: TimedGrant<S::Outcome>,
+    pub(super) grant: LeaseResponse<S::Outcome>,
 }

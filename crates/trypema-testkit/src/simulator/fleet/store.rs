@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use trypema::clock::Timestamp;
-use trypema::hybrid::TimedGrant;
+use trypema::redis::LeaseResponse;
 use trypema::strategy::{Call, Leasable, LeaseCall, LeaseGrant, LeaseParams, LeasedUnits};
 
 use super::LIVE_FOR_US;
@@ -98,7 +98,7 @@ impl<S: Leasable> Store<S> {
                 until_us: leased.recorded.as_micros(),
             });
         }
-        Some(Reply { request, grant: TimedGrant { lease: leased, now, resets } })
+        Some(Reply { request, grant: LeaseResponse { lease: leased, now, instances: 0, resets } })
     }
 
     /// Resets a key. Only the number of resets is kept.

@@ -88,12 +88,12 @@ impl<S: Leasable, I: Iterator<Item = Offer>> World<S, I> {
 
     /// Schedules the events that are known from the start.
     pub(super) fn begin(&mut self, schedule: &mut Schedule<Event<S>>) {
-        for (index, mishap) in self.fleet.mishaps.iter().enumerate() {
-            if let Fault::Failover { lost_us } = mishap.fault {
-                let copied = mishap.after_us.saturating_sub(lost_us);
+        for (index, fault) in self.fleet.faults.iter().enumerate() {
+            if let Fault::Failover { lost_us } = fault.fault {
+                let copied = fault.after_us.saturating_sub(lost_us);
                 schedule.at(self.at(copied), WORLD, Event::IsCopied(index));
             }
-            schedule.at(self.at(mishap.after_us), WORLD, Event::GoesWrong(index));
+            schedule.at(self.at(fault.after_us), WORLD, Event::GoesWrong(index));
         }
         if self.fleet.sample_us > 0 {
             schedule.at(self.at(self.fleet.sample_us), WORLD, Event::IsSampled);
@@ -210,7 +210,7 @@ impl<S: Leasable, I: Iterator<Item = Offer>> World<S, I> {
     fn goes_wrong(&mut self, index: usize, schedule: &mut Schedule<Event<S>>) {
         let now = schedule.now();
         let now_us = now.as_micros();
-        match self.fleet.mishaps[index].fault {
+        match self.fleet.faults[index].fault {
             Fault::Freeze { for_us } => self.store.freeze(now_us + for_us),
             Fault::FlushAll => self.store.flush(now_us, &mut self.journal),
             Fault::Reset { instance, key } => {

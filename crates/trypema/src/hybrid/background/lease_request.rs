@@ -8,11 +8,11 @@ use std::task::{Context, Poll};
 use futures_util::future::BoxFuture;
 
 use super::instance::Instance;
+use super::limiter_state::LimiterState;
 use super::queue::Task;
-use super::shared::{OutcomeAt, Shared};
 use crate::clock::Timestamp;
-use crate::hybrid::state::TimedGrant;
-use crate::redis::{InstanceLiveness, LeaseArgs, LeaseSending, LimitedKey, RedisFailure, RedisKey};
+use crate::local::TimedOutcome;
+use crate::redis::{InstanceLiveness, LeaseArgs, LeaseResponse, LeaseSending, RedisFailure, RedisKey};
 use crate::strategy::{Leasable, LeaseGrant, LeaseParams, LeasedUnits};
 
 /// A lease request for one key.
@@ -45,43 +45,31 @@ impl<S: Leasable> LeaseRequest<S> {
     }
 }
 
-/// The reply to a request, for the call that needed the lease.
-#[derive(Debug)]
-pub(in crate::hybrid) struct LeaseReply<O> {
-    /// The decision on that call, if the reply decides it.
-    pub(in crate::hybrid) found: Option<OutcomeAt<O>>,
-    /// The units that the call spent, and the time at which Redis recorded them.
-    pub(in crate::hybrid) spent: Option<LeasedUnits>,
-}
-
-impl<S: Leasable> Shared<S> {
-    /// Sends a request and applies the reply.
+impl<S: Leasable> LimiterState<S> {
+    /// Sends a request and applies the reply. Returns the decision on the call that needed the lease, if the reply
+    /// decides it, with the units that the call spent.
     pub(in crate::hybrid) fn send(
         self: &Arc<Self>,
         request: LeaseRequest<S>,
-    ) -> impl Future<Output = Result<LeaseReply<S::Outcome>, RedisFailure>> + Send + use<S> {
+    ) -> impl Future<Output = Result<Option<(TimedOutcome<S>, LeasedUnits)>, RedisFailure>> + Send + use<S>
+    {
         let mut unfinished =
             UnfinishedRequest { shared: Arc::clone(self), request, state: SendState::Unsent };
         async move {
             unfinished.state = SendState::Sent;
             let UnfinishedRequest { shared, request, .. } = &unfinished;
-            let key = LimitedKey { key: &request.key, limit: &request.limit };
-            let args = LeaseArgs { params: request.params, instance: request.instance };
-            let sending = LeaseSending { deadline: request.deadline, sent: &shared.instance.leases_sent };
-            let response = shared.redis.send_lease(sending, key, args).await;
+            let LeaseRequest { key, limit, params, instance, deadline, .. } = request;
+            let args = LeaseArgs { params: *params, instance: *instance };
+            let sending = LeaseSending { deadline: *deadline, sent: &shared.instance.leases_sent };
+            let grant = shared.redis.send_lease(sending, key, limit, args).await;
             unfinished.state = SendState::Done;
             let UnfinishedRequest { shared, request, .. } = &unfinished;
-            let grant = response.map(|response| TimedGrant {
-                lease: response.lease,
-                now: response.now,
-                resets: response.resets,
-            });
             let found = shared.finish(request, grant.as_ref());
-            let grant = grant?;
-            let is_spent = found.as_ref().is_some_and(|found| S::is_admitted(&found.outcome));
-            let LeaseGrant { recorded, origin, .. } = grant.lease;
-            let units = LeasedUnits { units: request.params.need, recorded, origin, resets: grant.resets };
-            Ok(LeaseReply { found, spent: is_spent.then_some(units) })
+            let LeaseResponse { lease: LeaseGrant { recorded, origin, .. }, resets, .. } = grant?;
+            Ok(found.map(|found| {
+                let units = if S::is_admitted(&found.outcome) { request.params.need } else { 0 };
+                (found, LeasedUnits { units, recorded, origin, resets })
+            }))
         }
     }
 
@@ -100,7 +88,7 @@ impl<S: Leasable> Shared<S> {
 
 /// A request that may be dropped before it is done.
 struct UnfinishedRequest<S: Leasable> {
-    shared: Arc<Shared<S>>,
+    shared: Arc<LimiterState<S>>,
     request: LeaseRequest<S>,
     state: SendState,
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 
 use super::instance::{Instance, LIVE_FOR};
+use super::limiter_state::LimiterState;
 use super::queue::{ClosedSignal, Task};
-use super::shared::Shared;
 use crate::clock::ClockSource;
 use crate::hybrid::state::{Maintenance, Pace};
 use crate::redis::{InstanceLiveness, RedisRateLimiterProvider, all};
@@ -83,7 +83,7 @@ pub(super) async fn run(background: Weak<Background>, instance: Arc<Instance>, m
     }
 }
 
-impl<S: Leasable> LeasedKeys for Shared<S> {
+impl<S: Leasable> LeasedKeys for LimiterState<S> {
     fn sweep(self: Arc<Self>) {
         let now = self.instance.clock.now();
         // Abuse attempts are not leased, so this instance does not count as sharing their keys.
@@ -128,7 +128,7 @@ impl<S: Leasable> LeasedKeys for Shared<S> {
     }
 }
 
-impl<S: Leasable> Shared<S> {
+impl<S: Leasable> LimiterState<S> {
     /// Waits for lease requests in progress, for at most the timeout of a call.
     async fn wait_for_replies(&self) {
         let (now, deadline) = (self.instance.clock.now(), self.redis.deadline_from_now());

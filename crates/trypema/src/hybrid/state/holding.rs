@@ -5,12 +5,12 @@ mod outcome;
 mod requests;
 
 use denial::RememberedDenial;
-pub use outcome::{LeaseDecision, LocalDecision, Maintenance, RequestTiming, TimedGrant};
+pub use outcome::{LeaseDecision, LocalDecision, Maintenance, RequestTiming};
 
 use super::demand::Demand;
 use super::leases::Leases;
 use super::pace::Pace;
-use crate::clock::{Span, Timestamp};
+use crate::clock::Timestamp;
 use crate::decision::Decision;
 use crate::strategy::{Call, Leasable, LeasedUnits, LocalCall};
 
@@ -92,20 +92,20 @@ impl<S: Leasable> Holding<S> {
     }
 
     /// Sets the demand to that of a key that has just been found to be busy.
-    pub fn warm(&mut self, now: Span) {
-        self.demand = Demand::warm(now.earliest.as_micros());
+    pub fn warm(&mut self, now: Timestamp) {
+        self.demand = Demand::warm(now.as_micros());
     }
 
     /// Counts a call in the demand. A call is counted once, even if it is tried several times.
     #[inline]
-    pub fn count(&mut self, now: Span, cost: u64) {
+    pub fn count(&mut self, now: Timestamp, cost: u64) {
         // A cost that can never fit is no reason to request more units.
         let cost = if cost > self.capacity { 0 } else { cost };
-        self.demand.count(now.earliest.as_micros(), self.pace.interval_us, cost);
+        self.demand.count(now.as_micros(), self.pace.interval_us, cost);
     }
 
     /// Counts a call. Decides it if that is possible here, and spends its cost.
-    pub fn take(&mut self, now: Span, cost: u64) -> LocalDecision<S::Outcome> {
+    pub fn take(&mut self, now: Timestamp, cost: u64) -> LocalDecision<S::Outcome> {
         self.count(now, cost);
         self.take_with(now, cost, |_| {})
     }
@@ -115,13 +115,11 @@ impl<S: Leasable> Holding<S> {
     #[inline]
     pub fn take_with(
         &mut self,
-        now: Span,
+        now: Timestamp,
         cost: u64,
         on_spent: impl FnMut(LeasedUnits),
     ) -> LocalDecision<S::Outcome> {
-        if self.is_over(now) && !self.end_until(now) {
-            return LocalDecision::NeedsExactTime;
-        }
+        self.end_until(now);
         let taken = self.decide(now, cost);
         if let LocalDecision::Decided(decided) = &taken {
             if S::reports_local_calls(&self.limit) {
@@ -135,10 +133,8 @@ impl<S: Leasable> Holding<S> {
     }
 
     /// Returns the result that [`Holding::take`] would return. Spends nothing.
-    pub fn peek(&mut self, now: Span, cost: u64) -> LocalDecision<S::Outcome> {
-        if self.is_over(now) && !self.end_until(now) {
-            return LocalDecision::NeedsExactTime;
-        }
+    pub fn peek(&mut self, now: Timestamp, cost: u64) -> LocalDecision<S::Outcome> {
+        self.end_until(now);
         let drawn = self.drawn;
         let taken = self.decide(now, cost);
         self.drawn = drawn;
@@ -146,9 +142,9 @@ impl<S: Leasable> Holding<S> {
     }
 
     #[inline]
-    fn decide(&mut self, now: Span, cost: u64) -> LocalDecision<S::Outcome> {
+    fn decide(&mut self, now: Timestamp, cost: u64) -> LocalDecision<S::Outcome> {
         let decided = |outcome, ahead_us| {
-            let now = Timestamp::derived(now.earliest.as_micros().saturating_add_signed(ahead_us));
+            let now = Timestamp::derived(now.as_micros().saturating_add_signed(ahead_us));
             LocalDecision::Decided(LeaseDecision { outcome, now, is_low: false })
         };
         if let Some(denial) = &self.denial
@@ -171,11 +167,11 @@ impl<S: Leasable> Holding<S> {
 
     /// Sets `is_low` in a decision: whether more units are to be requested.
     #[inline]
-    fn with_is_low(&self, taken: LocalDecision<S::Outcome>, now: Span) -> LocalDecision<S::Outcome> {
-        let is_low = !self.is_requesting(now.latest)
+    fn with_is_low(&self, taken: LocalDecision<S::Outcome>, now: Timestamp) -> LocalDecision<S::Outcome> {
+        let is_low = !self.is_requesting(now)
             && self.denial.as_ref().is_none_or(|denial| denial.cost > 1)
             && (self.leases.left() <= self.low_mark
-                || now.latest.as_micros() >= self.refill_at
+                || now.as_micros() >= self.refill_at
                 || S::REFUND_BEFORE_END && self.leases.has_units_to_return());
         match taken {
             LocalDecision::Decided(decided) => LocalDecision::Decided(LeaseDecision { is_low, ..decided }),
@@ -235,7 +231,7 @@ impl<S: Leasable> Holding<S> {
 
     /// Ends the leases, denials and draws that are over. Returns the maintenance that the key needs.
     pub fn next_maintenance(&mut self, now: Timestamp) -> Maintenance {
-        self.end_until(Span::at(now));
+        self.end_until(now);
         let is_idle = self.demand.is_idle(now.as_micros(), self.pace.interval_us);
         if self.is_requesting(now) {
             Maintenance::Nothing
@@ -253,47 +249,43 @@ impl<S: Leasable> Holding<S> {
         }
     }
 
-    /// Whether a lease, a denial or the share for draws may be over.
-    #[inline]
-    fn is_over(&self, now: Span) -> bool {
-        now.latest.as_micros() >= self.next_end || self.is_stepped_back(now)
-    }
-
     /// Whether the clock has gone back by more than an interval, which is more than a delayed caller
     /// explains. Then leases and remembered denials are no longer valid.
     #[inline]
-    fn is_stepped_back(&self, now: Span) -> bool {
-        now.latest.as_micros() + self.pace.interval_us < self.known_since
+    fn is_stepped_back(&self, now: Timestamp) -> bool {
+        now.as_micros() + self.pace.interval_us < self.known_since
     }
 
-    /// Ends all leases, denials and draws that are certainly over at `now`. Returns `false` if others may be
-    /// over too.
-    fn end_until(&mut self, now: Span) -> bool {
+    /// Ends all leases, denials and draws that are over at `now`.
+    #[inline]
+    fn end_until(&mut self, now: Timestamp) {
         if self.is_stepped_back(now) {
             self.known_since = 0;
             self.end_all();
-            return true;
+        } else if now.as_micros() >= self.next_end {
+            self.end_some(now.as_micros());
         }
-        let earliest = now.earliest.as_micros();
-        self.leases.end_until(earliest);
-        if self.denial.as_ref().is_some_and(|denial| denial.until <= earliest) {
+    }
+
+    fn end_some(&mut self, now: u64) {
+        self.leases.end_until(now);
+        if self.denial.as_ref().is_some_and(|denial| denial.until <= now) {
             self.denial = None;
         }
-        if self.group_denial.as_ref().is_some_and(|group_denial| group_denial.until <= earliest) {
+        if self.group_denial.as_ref().is_some_and(|group_denial| group_denial.until <= now) {
             self.group_denial = None;
         }
         if self
             .last_grant
             .as_ref()
             .and_then(|last_grant| last_grant.draws_until)
-            .is_some_and(|until| until <= earliest)
+            .is_some_and(|until| until <= now)
         {
             self.last_grant = None;
             // Units that were granted with the old share end with it.
             self.leases.end_all();
         }
         self.find_next_end();
-        now.latest.as_micros() < self.next_end
     }
 
     fn find_next_end(&mut self) {

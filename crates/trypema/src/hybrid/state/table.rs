@@ -6,12 +6,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use futures_channel::oneshot;
 use hashbrown::HashTable;
 
-use super::TakeArgs;
 use super::call_frequency::CallFrequency;
 use super::holding::Holding;
 use super::pace::Pace;
-use crate::clock::{Span, Timestamp};
-use crate::redis::{RedisFailure, RedisKey};
+use crate::clock::Timestamp;
+use crate::redis::{KeySpend, RedisFailure, RedisKey};
 use crate::strategy::Leasable;
 
 /// The number of shards: enough that threads rarely wait for the same lock.
@@ -41,9 +40,6 @@ pub(in crate::hybrid) struct LockedShard<'a, S: Leasable> {
     shard: MutexGuard<'a, TableShard<S>>,
 }
 
-/// The result of a lease request, for the calls that wait for it.
-pub(in crate::hybrid) type LeaseRequestResult = Result<(), RedisFailure>;
-
 /// The entry of one key.
 #[derive(Debug)]
 pub(in crate::hybrid) struct TableEntry<S: Leasable> {
@@ -51,7 +47,7 @@ pub(in crate::hybrid) struct TableEntry<S: Leasable> {
     hash: u64,
     pub(in crate::hybrid) holding: Holding<S>,
     /// Calls that wait for the reply to the lease request in progress.
-    waiters: Vec<oneshot::Sender<LeaseRequestResult>>,
+    waiters: Vec<oneshot::Sender<Result<(), RedisFailure>>>,
     /// Incremented when the limit changes or the key is reset. A reply to a request of an earlier version
     /// is not used.
     pub(in crate::hybrid) version: u64,
@@ -79,7 +75,7 @@ impl<S: Leasable> TableEntry<S> {
     }
 
     /// Returns the reply to the lease request in progress. It is cancelled if the request is dropped.
-    pub(in crate::hybrid) fn wait_for_reply(&mut self) -> oneshot::Receiver<LeaseRequestResult> {
+    pub(in crate::hybrid) fn wait_for_reply(&mut self) -> oneshot::Receiver<Result<(), RedisFailure>> {
         let (sender, receiver) = oneshot::channel();
         self.waiters.retain(|waiter| !waiter.is_canceled());
         self.waiters.push(sender);
@@ -87,7 +83,7 @@ impl<S: Leasable> TableEntry<S> {
     }
 
     /// Removes and returns the waiting calls, for notification after the shard is unlocked.
-    pub(in crate::hybrid) fn take_waiters(&mut self) -> Vec<oneshot::Sender<LeaseRequestResult>> {
+    pub(in crate::hybrid) fn take_waiters(&mut self) -> Vec<oneshot::Sender<Result<(), RedisFailure>>> {
         std::mem::take(&mut self.waiters)
     }
 
@@ -129,7 +125,7 @@ impl<S: Leasable> Table<S> {
     pub(in crate::hybrid) fn find<'s>(
         &self,
         locked: &'s mut LockedShard<'_, S>,
-        take: TakeArgs<'_, S::Limit>,
+        take: KeySpend<'_, '_, S::Limit>,
     ) -> Option<&'s mut TableEntry<S>> {
         let entry = find(&mut locked.shard, locked.hash, take.key)?;
         if entry.holding.limit() != take.limit {
@@ -145,21 +141,20 @@ impl<S: Leasable> Table<S> {
     pub(in crate::hybrid) fn count_call<'s>(
         &self,
         locked: &'s mut LockedShard<'_, S>,
-        take: TakeArgs<'_, S::Limit>,
-        now: Span,
+        take: KeySpend<'_, '_, S::Limit>,
+        now: Timestamp,
     ) -> Option<&'s mut TableEntry<S>> {
         let hash = locked.hash;
         if find(&mut locked.shard, hash, take.key).is_none() {
             let interval_us = self.pace(take.limit).interval_us;
-            let is_often =
-                S::IS_LEASED && self.call_frequency.count(hash, now.earliest.as_micros(), interval_us);
-            let added = if is_often { self.find_or_add(locked, take, now.earliest) } else { None }?;
+            let is_often = S::IS_LEASED && self.call_frequency.count(hash, now.as_micros(), interval_us);
+            let added = if is_often { self.find_or_add(locked, take, now) } else { None }?;
             added.holding.warm(now);
-            added.holding.count(now, take.cost);
+            added.holding.count(now, take.spend.cost);
             return Some(added);
         }
         let entry = self.find(locked, take)?;
-        entry.holding.count(now, take.cost);
+        entry.holding.count(now, take.spend.cost);
         Some(entry)
     }
 
@@ -177,7 +172,7 @@ impl<S: Leasable> Table<S> {
     /// for it.
     pub(in crate::hybrid) fn with_or_insert<R>(
         &self,
-        take: TakeArgs<'_, S::Limit>,
+        take: KeySpend<'_, '_, S::Limit>,
         now: Timestamp,
         act: impl FnOnce(&mut TableEntry<S>) -> R,
     ) -> Option<R> {
@@ -199,7 +194,7 @@ impl<S: Leasable> Table<S> {
     fn find_or_add<'s>(
         &self,
         LockedShard { hash, shard }: &'s mut LockedShard<'_, S>,
-        take: TakeArgs<'_, S::Limit>,
+        take: KeySpend<'_, '_, S::Limit>,
         now: Timestamp,
     ) -> Option<&'s mut TableEntry<S>> {
         let (hash, key) = (*hash, take.key);

@@ -4,9 +4,8 @@ use super::decide::Attempt;
 use super::limiter::HybridLimiter;
 use crate::decision::RateLimitDecision;
 use crate::error::TrypemaError;
-use crate::hybrid::state::TakeArgs;
-use crate::redis::{LimitedKey, RedisKey};
-use crate::strategy::{Absolute, Leasable, Suppressed, WindowStrategy};
+use crate::redis::{KeySpend, RedisKey};
+use crate::strategy::{Absolute, Effect, Leasable, Suppressed, WindowStrategy};
 use crate::units::RateLimit;
 
 /// Sliding windows with strict limits.
@@ -26,12 +25,12 @@ impl<S: WindowStrategy + Leasable> HybridLimiter<S> {
         count: u64,
     ) -> Result<RateLimitDecision, TrypemaError> {
         let limit = S::sticky(self.limit(rate_limit));
-        let take = TakeArgs { key, limit: &limit, cost: count };
+        let take = KeySpend::new(key, &limit, count);
         let started = self.redis().started();
-        let found = self.take_outcome(take, Attempt::FIRST).await;
+        let found = self.take_outcome(take, Attempt::first()).await;
         let used_after_wait = found.as_ref().map_or(0, |found| S::used_after_wait(&found.outcome));
-        let decided = found.map(|found| found.decision::<S>(&limit));
-        let decision = self.redis().or_fallback_take(LimitedKey { key, limit: &limit }, count, decided)?;
+        let decided = found.map(|found| found.decision(&limit));
+        let decision = self.redis().or_fallback(Effect::Take, take, decided)?;
         self.redis().notify_decision(key, count, started, Some(S::core(&decision)));
         Ok(S::view(self.redis().windows(), &decision, used_after_wait))
     }

@@ -3,19 +3,20 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use super::decide::{Attempt, CountCall, DecideResult, TryDecide};
+use super::decide::{Attempt, CountCall, TryDecide};
 use super::handle::HybridKeyHandle;
 use super::receipt::{HybridReceipt, SpentLease, UnitsOrigin};
 use super::split::Split;
 use crate::clock::Timestamp;
 use crate::error::TrypemaError;
-use crate::hybrid::background::{OutcomeAt, Shared};
-use crate::hybrid::state::{HybridBound, TakeArgs};
-use crate::local::{DecisionWithReceipt, Granted};
+use crate::hybrid::background::LimiterState;
+use crate::hybrid::state::HybridBound;
+use crate::local::{DecisionWithReceipt, Granted, TimedOutcome};
 use crate::redis::{
-    LeaseArgs, LeaseSending, LimitedKey, RedisFailure, RedisFailureKind, RedisKey, RedisLimiter, both,
+    KeySpend, LeaseArgs, LeaseSending, RedisFailure, RedisFailureKind, RedisKey, RedisLimiter, RedisReceipt,
+    both,
 };
-use crate::strategy::{Leasable, LeaseParams, LeasedUnits};
+use crate::strategy::{Effect, Leasable, LeaseParams, LeasedUnits};
 
 /// A limiter of one strategy, shared through Redis by every process that uses the same server and prefix.
 /// It decides in this process when it holds a lease.
@@ -47,14 +48,7 @@ use crate::strategy::{Leasable, LeaseParams, LeasedUnits};
 /// Clones are cheap and share their state.
 #[derive(Debug)]
 pub struct HybridLimiter<S: Leasable> {
-    pub(super) shared: Arc<Shared<S>>,
-}
-
-/// A receipt, and the key that its holder claims it is for.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct KeyReceipt<'a> {
-    pub(super) key: &'a RedisKey,
-    pub(super) receipt: &'a HybridReceipt,
+    pub(super) shared: Arc<LimiterState<S>>,
 }
 
 impl<S: Leasable> Clone for HybridLimiter<S> {
@@ -74,10 +68,10 @@ impl<S: Leasable> HybridLimiter<S> {
         limit: &'l S::Limit,
         cost: u64,
     ) -> Result<S::Decision<'l>, TrypemaError> {
-        let (take, started) = (TakeArgs { key, limit, cost }, self.redis().started());
-        let found = self.take_outcome(take, Attempt::FIRST).await;
-        let decided = found.map(|found| found.decision::<S>(limit));
-        let decision = self.redis().or_fallback_take(LimitedKey { key, limit }, cost, decided);
+        let (take, started) = (KeySpend::new(key, limit, cost), self.redis().started());
+        let found = self.take_outcome(take, Attempt::first()).await;
+        let decided = found.map(|found| found.decision(limit));
+        let decision = self.redis().or_fallback(Effect::Take, take, decided);
         self.redis().notify_decision(key, cost, started, decision.as_ref().ok().map(S::core));
         decision
     }
@@ -112,9 +106,9 @@ impl<S: Leasable> HybridLimiter<S> {
     /// in the background.
     pub fn try_take<'l>(&self, key: &RedisKey, limit: &'l S::Limit, cost: u64) -> Option<S::Decision<'l>> {
         let started = self.redis().started();
-        match self.shared.try_decide(TakeArgs { key, limit, cost }, CountCall::Yes, |_| {}) {
+        match self.shared.try_decide(KeySpend::new(key, limit, cost), CountCall::Yes, |_| {}) {
             TryDecide::Decided(found) => {
-                let decision = found.decision::<S>(limit);
+                let decision = found.decision(limit);
                 self.redis().notify_decision(key, cost, started, Some(S::core(&decision)));
                 Some(decision)
             }
@@ -133,8 +127,8 @@ impl<S: Leasable> HybridLimiter<S> {
         limit: &'l S::Limit,
         cost: u64,
     ) -> Result<S::Decision<'l>, TrypemaError> {
-        match self.shared.peek(TakeArgs { key, limit, cost }) {
-            Some(found) => Ok(found.decision::<S>(limit)),
+        match self.shared.peek(KeySpend::new(key, limit, cost)) {
+            Some(found) => Ok(found.decision(limit)),
             None => self.redis().peek(key, limit, cost).await,
         }
     }
@@ -156,12 +150,12 @@ impl<S: Leasable> HybridLimiter<S> {
         cost: u64,
     ) -> Result<Granted<S::Decision<'l>>, TrypemaError> {
         let held = self.held(key).min(cost);
-        let taken = TakeArgs { key, limit, cost: held };
+        let taken = KeySpend::new(key, limit, held);
         let local = if held > 0 { self.shared.decide_now(taken, CountCall::Yes, |_| {}) } else { None };
         let local = local.filter(|found| S::is_admitted(&found.outcome));
         let Some(found) = local else { return self.redis().take_up_to(key, limit, cost).await };
         let started = self.redis().started();
-        let mut granted = Granted { units: held, decision: found.decision::<S>(limit) };
+        let mut granted = Granted { units: held, decision: found.decision(limit) };
         // The held units are spent, so a failure of the rest is not an error.
         if held < cost
             && let Ok(rest) = self.redis().take_up_to_unobserved(key, limit, cost - held).await
@@ -174,35 +168,28 @@ impl<S: Leasable> HybridLimiter<S> {
     }
 
     /// Takes `cost` if it fits, and issues a receipt for a later [`HybridLimiter::refund`].
-    pub async fn reserve<'l>(
+    pub async fn take_with_receipt<'l>(
         &self,
         key: &RedisKey,
         limit: &'l S::Limit,
         cost: u64,
     ) -> Result<DecisionWithReceipt<S::Decision<'l>, HybridReceipt>, TrypemaError> {
-        let (take, started) = (TakeArgs { key, limit, cost }, self.redis().started());
-        let mut spent = Vec::new();
-        match self.shared.decide(take, Attempt::FIRST, |units: LeasedUnits| spent.push(units)).await {
-            Ok(DecideResult::NeedsRedis(_)) => {
-                let reservation = self.redis().reserve(key, limit, cost).await?;
-                let receipt = reservation
-                    .receipt
-                    .map(|receipt| HybridReceipt::new::<S>(key, UnitsOrigin::Redis(receipt)));
-                Ok(DecisionWithReceipt { decision: reservation.decision, receipt })
-            }
-            Ok(DecideResult::Decided(found)) => {
-                let receipt = self.leased_receipt(key, limit, spent);
-                let decision = found.decision::<S>(limit);
-                self.redis().notify_decision(key, cost, started, Some(S::core(&decision)));
-                Ok(DecisionWithReceipt { decision, receipt })
-            }
-            Err(failure) => {
-                let decision =
-                    self.redis().or_fallback_take(LimitedKey { key, limit }, cost, Err(failure))?;
-                self.redis().notify_decision(key, cost, started, Some(S::core(&decision)));
-                Ok(DecisionWithReceipt { decision, receipt: None })
-            }
-        }
+        let (take, started) = (KeySpend::new(key, limit, cost), self.redis().started());
+        let (mut spent, mut attempt) = (Vec::new(), Attempt::first());
+        let decided =
+            match self.shared.decide(take, &mut attempt, |units: LeasedUnits| spent.push(units)).await {
+                Ok(None) => {
+                    let DecisionWithReceipt { decision, receipt } =
+                        self.redis().take_with_receipt(key, limit, cost).await?;
+                    let receipt = receipt.map(|receipt| self.redis_receipt(key, receipt));
+                    return Ok(DecisionWithReceipt { decision, receipt });
+                }
+                Ok(Some(found)) => Ok(found.decision(limit)),
+                Err(failure) => Err(failure),
+            };
+        let decision = self.redis().or_fallback(Effect::Take, take, decided)?;
+        self.redis().notify_decision(key, cost, started, Some(S::core(&decision)));
+        Ok(DecisionWithReceipt { decision, receipt: self.leased_receipt(key, limit, spent) })
     }
 
     /// Refunds the units of `receipt` that still count. Returns their number. A receipt of another key, or
@@ -214,23 +201,29 @@ impl<S: Leasable> HybridLimiter<S> {
         limit: &S::Limit,
         receipt: &HybridReceipt,
     ) -> Result<u64, TrypemaError> {
-        self.refund_with_deadline(self.redis().deadline_from_now(), limit, KeyReceipt { key, receipt }).await
+        self.refund_with_deadline(self.redis().deadline_from_now(), key, limit, receipt).await
     }
 
     /// Same as [`HybridLimiter::refund`], with a deadline.
     pub(super) async fn refund_with_deadline(
         &self,
         deadline: Timestamp,
+        key: &RedisKey,
         limit: &S::Limit,
-        KeyReceipt { key, receipt }: KeyReceipt<'_>,
+        receipt: &HybridReceipt,
     ) -> Result<u64, TrypemaError> {
         match receipt.redeem::<S>(key) {
             None => Ok(0),
             Some(UnitsOrigin::Redis(receipt)) => {
-                self.redis().refund_with_deadline(deadline, LimitedKey { key, limit }, &receipt).await
+                self.redis().refund_with_deadline(deadline, key, limit, &receipt).await
             }
             Some(UnitsOrigin::Leased(spent)) => Ok(self.restore(key, limit, spent)),
         }
+    }
+
+    /// Returns a receipt for units that were taken from Redis.
+    pub(super) fn redis_receipt(&self, key: &RedisKey, receipt: RedisReceipt) -> HybridReceipt {
+        HybridReceipt::new::<S>(key, UnitsOrigin::Redis(receipt))
     }
 
     /// Returns a receipt for units that came out of leases, if there are any.
@@ -253,7 +246,7 @@ impl<S: Leasable> HybridLimiter<S> {
     /// Returns units to their leases, as far as they still count. Returns their number.
     pub(super) fn restore(&self, key: &RedisKey, limit: &S::Limit, spent: SpentLease) -> u64 {
         let now = self.shared.instance.clock.now();
-        let restored = self.shared.table.with_or_insert(TakeArgs { key, limit, cost: 0 }, now, |entry| {
+        let restored = self.shared.table.with_or_insert(KeySpend::new(key, limit, 0), now, |entry| {
             if entry.resets != spent.resets || spent.retention_us != S::retention_us(entry.holding.limit()) {
                 return 0;
             }
@@ -335,29 +328,29 @@ impl<S: Leasable> HybridLimiter<S> {
     /// Decides a call with leases, or in Redis.
     pub(super) async fn take_outcome(
         &self,
-        take: TakeArgs<'_, S::Limit>,
-        attempt: Attempt,
-    ) -> Result<OutcomeAt<S::Outcome>, RedisFailure> {
-        match self.shared.decide(take, attempt, |_| {}).await? {
-            DecideResult::Decided(found) => Ok(found),
-            DecideResult::NeedsRedis(deadline) => self.take_in_redis(take, deadline).await,
+        take: KeySpend<'_, '_, S::Limit>,
+        mut attempt: Attempt,
+    ) -> Result<TimedOutcome<S>, RedisFailure> {
+        match self.shared.decide(take, &mut attempt, |_| {}).await? {
+            Some(found) => Ok(found),
+            None => self.take_in_redis(take, attempt.deadline(self.redis())).await,
         }
     }
 
     /// Decides a call in Redis, and remembers a denial.
     async fn take_in_redis(
         &self,
-        take: TakeArgs<'_, S::Limit>,
+        take: KeySpend<'_, '_, S::Limit>,
         deadline: Timestamp,
-    ) -> Result<OutcomeAt<S::Outcome>, RedisFailure> {
-        let TakeArgs { key, limit, cost } = take;
+    ) -> Result<TimedOutcome<S>, RedisFailure> {
         let requested_at = self.shared.instance.clock.now();
-        let taken = self.redis().take_without_policy(deadline, LimitedKey { key, limit }, cost);
-        let (_, taken) = both(self.report(deadline, key, limit), taken).await;
-        let (outcome, now) = taken?;
-        let found = OutcomeAt { outcome, now };
-        if !S::is_admitted(&found.outcome) {
-            self.shared.remember_denial(take, requested_at, &found);
+        let taken = self.redis().take_without_policy(deadline, take);
+        let (_, taken) = both(self.report(deadline, take.key, take.limit), taken).await;
+        let found = taken?;
+        if !S::is_admitted(&found.outcome)
+            && let Some(now) = found.decided_at.moment()
+        {
+            self.shared.remember_denial(take, requested_at, (&found.outcome, now));
         }
         Ok(found)
     }
@@ -374,7 +367,7 @@ impl<S: Leasable> HybridLimiter<S> {
         // A report is no request for a lease.
         let sending = LeaseSending { deadline, sent: &Arc::default() };
         if reported > 0
-            && let Err(failure) = self.redis().send_lease(sending, LimitedKey { key, limit }, args).await
+            && let Err(failure) = self.redis().send_lease(sending, key, limit, args).await
             && failure.kind() == RedisFailureKind::Unavailable
         {
             self.shared.table.with(key, |entry| entry.holding.report_denied(reported));

@@ -7,11 +7,10 @@
 //! Each check has its own result, so that the caller can apply a failure policy per check.
 
 #[cfg(feature = "rules")]
-mod as_provider;
+mod decide_one;
 mod item;
 
 use super::decide::{CountCall, DecidedBy};
-use super::limiter::KeyReceipt;
 use super::provider::HybridRateLimiterProvider;
 use super::receipt::HybridReceipt;
 use crate::check::{
@@ -20,8 +19,7 @@ use crate::check::{
 use crate::clock::Timestamp;
 use crate::decision::Decision;
 use crate::error::TrypemaError;
-use crate::hybrid::state::TakeArgs;
-use crate::redis::{RedisKey, all};
+use crate::redis::{KeySpend, RedisKey, all};
 use crate::strategy::{Strategy, with_strategy};
 use item::CheckItem;
 
@@ -38,7 +36,7 @@ impl HybridRateLimiterProvider {
     }
 
     /// Same as [`take_all`](Self::take_all), with receipts for a later [`refund_all`](Self::refund_all).
-    pub async fn reserve_all(
+    pub async fn take_all_with_receipts(
         &self,
         checks: &[Check<'_>],
     ) -> Result<MultiDecision<HybridReceipt>, TrypemaError> {
@@ -51,7 +49,7 @@ impl HybridRateLimiterProvider {
         receipts: Receipts,
     ) -> Result<MultiDecision<HybridReceipt>, TrypemaError> {
         let deadline = self.redis.deadline_from_now();
-        let request = TakeRequest { checks, independent: &[], if_unreachable: &[], receipts, deadline };
+        let request = TakeRequest { receipts, ..TakeRequest::new(checks, deadline) };
         let mut response = self.take(request).await?;
         let is_missing = |index: &usize| response.decisions[*index].is_none();
         let missing: Vec<usize> = (0..checks.len()).filter(is_missing).collect();
@@ -73,48 +71,53 @@ impl HybridRateLimiterProvider {
         Ok(MultiDecision { is_allowed, decisions, receipts: Vec::new() })
     }
 
-    /// Refunds the takes of a [`reserve_all`](Self::reserve_all) by its receipts. `checks` must be the
+    /// Refunds the takes of a [`take_all_with_receipts`](Self::take_all_with_receipts) by its receipts. `checks` must be the
     /// same.
     pub async fn refund_all(
         &self,
         checks: &[Check<'_>],
         receipts: &[Option<HybridReceipt>],
     ) -> Result<(), TrypemaError> {
-        let refunds =
+        let taken =
             checks.iter().zip(receipts).filter_map(|(check, receipt)| Some((check, receipt.as_ref()?)));
-        let refunded = self.refund_by_receipts(refunds, self.redis.deadline_from_now()).await;
+        let refunded = self.refund_by_receipts(taken, self.redis.deadline_from_now()).await;
         refunded.into_iter().try_for_each(|refunded| refunded.map(|_| ()))
     }
 
-    /// Makes refunds by their receipts, each independently. Leased units go back to their lease, the others
-    /// to Redis.
+    /// Makes refunds by their receipts, each independently.
     pub(super) async fn refund_by_receipts<'r>(
         &self,
-        refunds: impl Iterator<Item = (&'r Check<'r>, &'r HybridReceipt)>,
+        taken: impl Iterator<Item = (&'r Check<'r>, &'r HybridReceipt)>,
         deadline: Deadline,
     ) -> Vec<Result<u64, TrypemaError>> {
-        let refund = |(check, receipt): (&'r Check<'r>, &'r HybridReceipt)| async move {
-            let key = RedisKey::encode(check.key);
-            with_strategy!(check.limit, |S, limit| {
-                let key_receipt = KeyReceipt { key: &key, receipt };
-                self.limiter::<S>().refund_with_deadline(deadline.until(), limit, key_receipt).await
-            })
-        };
-        all(refunds.map(refund)).await
+        all(taken.map(|(check, receipt)| self.refund_by_receipt(check, receipt, deadline))).await
+    }
+
+    /// Refunds a take. Leased units go back to their lease, the others to Redis.
+    pub(crate) async fn refund_by_receipt(
+        &self,
+        check: &Check<'_>,
+        receipt: &HybridReceipt,
+        deadline: Deadline,
+    ) -> Result<u64, TrypemaError> {
+        let key = RedisKey::encode(check.key);
+        with_strategy!(check.limit, |S, limit| {
+            self.limiter::<S>().refund_with_deadline(deadline.until(), &key, limit, receipt).await
+        })
     }
 
     /// Peeks at each check independently: in this process if possible, and in one call to Redis for the
     /// others.
-    pub(super) async fn peek_each(&self, checks: &[Check<'_>], deadline: Deadline) -> Vec<CheckResult> {
+    pub(crate) async fn peek_each(&self, checks: &[Check<'_>], deadline: Deadline) -> Vec<CheckResult> {
         let peek = |check: &Check<'_>| {
             if check.is_postpaid {
                 return None;
             }
             let key = RedisKey::encode(check.key);
             with_strategy!(check.limit, |S, limit| {
-                let take = TakeArgs { key: &key, limit, cost: check.cost };
+                let take = KeySpend::new(&key, limit, check.cost);
                 let found = self.limiter::<S>().shared.peek(take);
-                found.map(|found| S::core(&found.decision::<S>(limit)))
+                found.map(|found| S::core(&found.decision(limit)))
             })
         };
         let known: Vec<Option<Decision>> = checks.iter().map(peek).collect();
@@ -213,7 +216,7 @@ impl HybridRateLimiterProvider {
         for item in items.iter().filter(|item| !item.check.is_postpaid) {
             with_strategy!(item.check.limit, |S, _limit| {
                 let shared = &self.limiter::<S>().shared;
-                let now = shared.instance.clock.recent();
+                let now = shared.instance.clock.now();
                 shared.table.with(&item.key, |entry| entry.holding.count(now, item.check.cost));
             });
         }

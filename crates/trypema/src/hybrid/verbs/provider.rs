@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::limiter::HybridLimiter;
 use crate::clock::ClockSource;
 use crate::error::TrypemaError;
-use crate::hybrid::background::{self, Background, Instance, LeasedKeys, Shared};
+use crate::hybrid::background::{self, Background, Instance, LeasedKeys, LimiterState};
 use crate::redis::{MissingPermission, RedisRateLimiterProvider};
 use crate::strategy::{Family, InCommon, Listed, Make, PerStrategy};
 
@@ -43,7 +43,7 @@ struct Lessor<'a> {
 
 impl Make<HybridLimiters> for Lessor<'_> {
     fn make<S: Listed>(&self) -> HybridLimiter<S> {
-        HybridLimiter { shared: Shared::new(self.redis.limiter::<S>().clone(), self.instance) }
+        HybridLimiter { shared: LimiterState::new(self.redis.limiter::<S>().clone(), self.instance) }
     }
 }
 
@@ -69,6 +69,12 @@ pub struct HybridStats {
 }
 
 impl HybridRateLimiterProvider {
+    /// Returns the provider of the same counters in Redis.
+    #[cfg(feature = "rules")]
+    pub(crate) fn redis(&self) -> &RedisRateLimiterProvider {
+        &self.redis
+    }
+
     pub(crate) fn new(redis: &RedisRateLimiterProvider, options: HybridOptions) -> Self {
         let instance = Arc::new(Instance::new(options.clock, options.sync_interval));
         let limiters = PerStrategy::new(&Lessor { redis, instance: &instance });

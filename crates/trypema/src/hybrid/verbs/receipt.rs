@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::redis::{RedisKey, RedisReceipt};
 use crate::strategy::{Leasable, LeasedUnits};
 
-/// Identifies the take of a [`reserve`](super::HybridLimiter::reserve), for a later refund.
+/// Identifies the take of a [`take_with_receipt`](super::HybridLimiter::take_with_receipt), for a later refund.
 #[derive(Debug)]
 pub struct HybridReceipt {
     key: RedisKey,

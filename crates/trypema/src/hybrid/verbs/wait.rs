@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::limiter::HybridLimiter;
 use crate::redis::RedisKey;
-use crate::strategy::Leasable;
-use crate::waiting::{WaitError, WaitState, WaitVerb};
+use crate::strategy::{Effect, Leasable};
+use crate::waiting::{WaitError, WaitState};
 
 impl<S: Leasable> HybridLimiter<S> {
     /// Waits until `cost` is admitted, for at most `patience`.
@@ -34,10 +34,10 @@ impl<S: Leasable> HybridLimiter<S> {
         cost: u64,
         patience: Duration,
     ) -> Result<S::Decision<'l>, WaitError> {
-        let run = |verb| async move {
-            match verb {
-                WaitVerb::Peek => self.peek(key, limit, cost).await,
-                WaitVerb::Take => self.take(key, limit, cost).await,
+        let run = |effect| async move {
+            match effect {
+                Effect::Peek => self.peek(key, limit, cost).await,
+                _ => self.take(key, limit, cost).await,
             }
         };
         let waiting = WaitState::new(self.shared.instance.clock.clone(), patience).with_jitter();

@@ -49,7 +49,7 @@ impl<S: Strategy> LocalLimiter<S> {
     }
 
     /// Same as [`LocalLimiter::take_postpaid`], with a receipt for [`LocalLimiter::refund`].
-    pub fn reserve_postpaid<'l>(
+    pub fn take_postpaid_with_receipt<'l>(
         &self,
         key: &str,
         limit: &'l S::Limit,
@@ -66,7 +66,12 @@ impl<S: Strategy> LocalLimiter<S> {
     }
 
     /// Spends by any payment, and notifies the observer if there is one.
-    fn spend_observed<'l>(&self, key: &str, limit: &'l S::Limit, spend: Spend) -> S::Decision<'l> {
+    pub(in crate::local) fn spend_observed<'l>(
+        &self,
+        key: &str,
+        limit: &'l S::Limit,
+        spend: Spend,
+    ) -> S::Decision<'l> {
         self.with_observer(key, spend.cost, S::core, || self.spend_at(key, limit, spend).decision(limit))
     }
 

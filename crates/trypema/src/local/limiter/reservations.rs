@@ -2,10 +2,10 @@
 
 use super::LocalLimiter;
 use crate::decision::DecisionTime;
-use crate::local::lock::LockGuard;
 use crate::local::map::{KeyCall, StateMap};
 use crate::local::receipt::DecisionWithReceipt;
 use crate::local::shard::Shard;
+use crate::low_level::LockGuard;
 use crate::strategy::{Concurrency, Recorded, RecordedUnits, Refund, Spend, Strategy};
 
 impl<S: Strategy> LocalLimiter<S> {

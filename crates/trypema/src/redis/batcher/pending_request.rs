@@ -9,13 +9,15 @@ use std::task::{Context, Poll, Waker};
 use super::{Batcher, unavailable};
 use crate::clock::Timestamp;
 use crate::redis::failure::{RedisFailure, RedisFailureKind};
-use crate::redis::protocol::{CallerChecks, CallerReplies};
+use crate::redis::protocol::{CheckReplyResult, CheckRequest};
 
 /// The conditions under which a caller waits.
 #[derive(Debug, Clone)]
 pub(in crate::redis) struct CallOptions {
     /// The time at which the caller gives up.
     pub(in crate::redis) deadline: Timestamp,
+    /// The number of checks that are spent all or nothing. They are the first; the others are spent independently.
+    pub(in crate::redis) atomic: usize,
     /// Set when the caller is dropped and its request was not, and will not be, sent.
     pub(in crate::redis) unsent: Option<Arc<AtomicBool>>,
     /// Counts the request when it is sent.
@@ -25,17 +27,18 @@ pub(in crate::redis) struct CallOptions {
 impl CallOptions {
     /// Returns options with this deadline.
     pub(in crate::redis) fn with_deadline(deadline: Timestamp) -> Self {
-        Self { deadline, unsent: None, sent: None }
+        Self { deadline, atomic: 0, unsent: None, sent: None }
     }
 }
 
-/// The result that a caller gets.
-pub(super) type RequestResult = Result<CallerReplies, RedisFailure>;
+/// The result that a caller gets: one for each of its checks.
+pub(super) type RequestResult = Result<Vec<CheckReplyResult>, RedisFailure>;
 
 /// A request with its one-shot reply. The caller, the timer, and the queue or batch share it.
 #[derive(Debug)]
 pub(super) struct PendingRequest {
-    checks: CallerChecks,
+    /// The checks of one caller, usually one.
+    checks: Vec<CheckRequest>,
     options: CallOptions,
     progress: Mutex<Progress>,
 }
@@ -58,18 +61,18 @@ pub(super) enum Stage {
 }
 
 impl PendingRequest {
-    pub(super) fn new(checks: CallerChecks, options: CallOptions) -> Arc<Self> {
+    pub(super) fn new(checks: Vec<CheckRequest>, options: CallOptions) -> Arc<Self> {
         let progress = Progress { stage: Stage::Queued, reply: None, waker: None };
         Arc::new(Self { checks, options, progress: Mutex::new(progress) })
     }
 
-    pub(super) fn checks(&self) -> &CallerChecks {
+    pub(super) fn checks(&self) -> &[CheckRequest] {
         &self.checks
     }
 
-    /// Whether the request has exactly one check.
-    pub(super) fn is_single(&self) -> bool {
-        matches!(self.checks, CallerChecks::One(_))
+    /// Returns the number of checks that are spent all or nothing, if there are several.
+    pub(super) fn atomic(&self) -> usize {
+        if self.options.atomic > 1 { self.options.atomic.min(self.checks.len()) } else { 0 }
     }
 
     pub(super) fn deadline(&self) -> Timestamp {

@@ -1,13 +1,14 @@
 //! Spending more than is left.
 
+use std::time::Duration;
+
 use super::RedisLimiter;
 use crate::error::TrypemaError;
 use crate::local::DecisionWithReceipt;
 use crate::redis::key::RedisKey;
-use crate::redis::protocol::Verb;
+use crate::redis::key_spend::KeySpend;
 use crate::redis::receipt::RedisReceipt;
-use crate::redis::verb_call::{VerbArgs, VerbCall};
-use crate::strategy::{Payment, Wire};
+use crate::strategy::{Effect, Payment, Spend, Wire};
 
 impl<S: Wire> RedisLimiter<S> {
     /// Takes `cost` if at least one unit is free, even if the cost is 0. A cost that does not fit is recorded all
@@ -18,8 +19,8 @@ impl<S: Wire> RedisLimiter<S> {
         limit: &'l S::Limit,
         cost: u64,
     ) -> Result<S::Decision<'l>, TrypemaError> {
-        let args = VerbArgs::new(Verb::Take, cost).with_payment(Payment::Postpaid);
-        self.decide(self.store.name(key, S::SUFFIX), VerbCall::new(key, limit, args)).await
+        let spend = Spend { cost, payment: Payment::Postpaid };
+        self.decide(self.name(key), Effect::Take, KeySpend { key, limit, spend }).await
     }
 
     /// Records `cost` even if nothing is left. Later calls wait until the overdraft is paid. The decision is
@@ -30,18 +31,18 @@ impl<S: Wire> RedisLimiter<S> {
         limit: &'l S::Limit,
         cost: u64,
     ) -> Result<S::Decision<'l>, TrypemaError> {
-        let args = VerbArgs::new(Verb::Take, cost).with_payment(Payment::Debit);
-        self.decide(self.store.name(key, S::SUFFIX), VerbCall::new(key, limit, args)).await
+        let spend = Spend { cost, payment: Payment::Debit };
+        self.decide(self.name(key), Effect::Take, KeySpend { key, limit, spend }).await
     }
 
     /// Same as [`RedisLimiter::take_postpaid`], with a receipt for a later [`RedisLimiter::refund`].
-    pub async fn reserve_postpaid<'l>(
+    pub async fn take_postpaid_with_receipt<'l>(
         &self,
         key: &RedisKey,
         limit: &'l S::Limit,
         cost: u64,
     ) -> Result<DecisionWithReceipt<S::Decision<'l>, RedisReceipt>, TrypemaError> {
-        let args = VerbArgs::new(Verb::Reserve, cost).with_payment(Payment::Postpaid);
-        self.reserve_with(VerbCall { key, limit, args }).await
+        let spend = Spend { cost, payment: Payment::Postpaid };
+        self.spend_with_receipt(KeySpend { key, limit, spend }, Duration::ZERO).await
     }
 }

@@ -1,36 +1,32 @@
 //! Takes all or nothing over keys in different slots of a Cluster, which one script call cannot combine.
 //!
 //! All checks are peeked at first. So a request that is denied anyway, for example during a flood, changes
-//! no other key. If all checks would be admitted, each is reserved. If one of them is denied after all,
+//! no other key. If all checks would be admitted, each is taken with a receipt. If one of them is denied after all,
 //! because a concurrent request was faster, the others are refunded by their receipts. Each step has its
 //! part of the deadline. A request that is denied asks the counters that would admit it once more, for what is
 //! left without it.
 
 use super::super::batcher::CallOptions;
-use super::super::failure::RedisFailure;
 use super::super::join;
-use super::super::protocol::{CheckReply, CheckRequest, Verb};
 use super::super::provider::RedisRateLimiterProvider;
-use super::super::receipt::RedisReceipt;
-use super::{
-    CheckWithReceipt, CheckWithVerb, DecidedCheck, DecidedCheckResult, KeyedCheck, KeyedChecks, Replies,
-    is_denied,
-};
-use crate::check::{Deadline, IfUnreachable, TakeRequest};
+use super::super::verb::{self, VerbRow};
+use super::{DecidedCheckResult, KeyedCheck, is_allowed, is_denied};
+use crate::check::{Deadline, TakeRequest};
 use crate::decision::Decision;
-use crate::strategy::with_strategy;
 
 impl RedisRateLimiterProvider {
     pub(super) async fn take_across_slots(
         &self,
-        checks: &KeyedChecks<'_>,
+        keyed: &[KeyedCheck<'_>],
         request: TakeRequest<'_>,
-    ) -> Replies {
+    ) -> Vec<DecidedCheckResult> {
         let options = CallOptions::with_deadline(request.deadline.before_rollback());
-        let independent = self.try_each(checks.independent.iter().map(|keyed| (keyed, Verb::Take)), &options);
-        let atomic = self.take_atomic(&checks.atomic, request, &options);
-        let (independent, atomic) = join::both(independent, atomic).await;
-        Replies { atomic, independent }
+        let (atomic, independent) = keyed.split_at(request.checks.len());
+        let independent = self.try_each(independent, verb::TAKE, &options);
+        let atomic = self.take_atomic(atomic, request, &options);
+        let (mut atomic, independent) = join::both(atomic, independent).await;
+        atomic.extend(independent);
+        atomic
     }
 
     async fn take_atomic(
@@ -40,7 +36,7 @@ impl RedisRateLimiterProvider {
         options: &CallOptions,
     ) -> Vec<DecidedCheckResult> {
         let first = CallOptions::with_deadline(request.deadline.of_first_step().until());
-        let mut replies = self.try_each(keyed.iter().map(|keyed| (keyed, Verb::Peek)), &first).await;
+        let mut replies = self.try_each(keyed, verb::PEEK, &first).await;
         if replies.iter().any(is_denied) {
             self.report_denial(keyed, &mut replies, options, request.deadline).await;
             return replies;
@@ -48,23 +44,16 @@ impl RedisRateLimiterProvider {
         if has_to_stop(&replies, request) {
             return replies;
         }
-        let reachable = || replies.iter().enumerate().filter(|(_, reply)| reply.is_ok());
-        let reachable: Vec<usize> = reachable().map(|(index, _)| index).collect();
-        let to_reserve = reachable.iter().map(|index| (&keyed[*index], Verb::Reserve));
-        for (index, reserved) in reachable.iter().zip(self.try_each(to_reserve, options).await) {
-            replies[*index] = reserved;
-        }
+        let reachable = keyed.iter().zip(&replies).filter(|(_, reply)| reply.is_ok());
+        let reachable: Vec<KeyedCheck<'_>> = reachable.map(|(keyed, _)| keyed.clone()).collect();
+        let taken = self.try_each(&reachable, verb::TAKE_WITH_RECEIPT, options).await;
+        replies.iter_mut().filter(|reply| reply.is_ok()).zip(taken).for_each(|(reply, taken)| *reply = taken);
         if replies.iter().any(is_denied) || has_to_stop(&replies, request) {
-            let receipts: Vec<Option<RedisReceipt>> = replies.iter_mut().map(take_receipt).collect();
-            let taken = keyed.iter().zip(&receipts);
-            let taken: Vec<_> = taken
-                .filter_map(|(keyed, receipt)| Some(CheckWithReceipt { keyed, receipt: receipt.as_ref()? }))
-                .collect();
-            // If a refund fails, its units stay spent, which is the stricter outcome.
-            let _ = self.refund_by_receipts(&taken, request.deadline).await;
+            self.refund_taken(keyed, &replies, request.deadline).await;
+            replies.iter_mut().flatten().for_each(|decided| decided.receipt = None);
             if replies.iter().any(is_denied) {
                 let options = CallOptions::with_deadline(request.deadline.until());
-                let usage = self.peek_usage(allowed(keyed, &replies), &options).await;
+                let usage = self.peek_usage(keyed, replies.iter().map(is_allowed), &options).await;
                 replace_decisions(&mut replies, usage);
             }
         }
@@ -80,28 +69,25 @@ impl RedisRateLimiterProvider {
         deadline: Deadline,
     ) {
         let recorded = self.record_denials(keyed, replies, options, deadline);
-        let usage = self.peek_usage(allowed(keyed, replies), options);
+        let usage = self.peek_usage(keyed, replies.iter().map(is_allowed), options);
         let ((), usage) = join::both(recorded, usage).await;
         replace_decisions(replies, usage);
     }
 
-    /// Returns what is left of counters that a denied request uses and does not charge. `None` if the store fails;
-    /// the decision with the charge then stands, which reports less.
-    pub(super) async fn peek_usage<'k>(
+    /// Returns what is left of the wanted counters, which a denied request uses and does not charge. `None` if the store
+    /// fails; the decision with the charge then stands, which reports less.
+    pub(super) async fn peek_usage(
         &self,
-        wanted: impl Iterator<Item = Option<&'k KeyedCheck<'k>>>,
+        keyed: &[KeyedCheck<'_>],
+        is_wanted: impl Iterator<Item = bool>,
         options: &CallOptions,
     ) -> Vec<Option<Decision>> {
-        let peek = |keyed: Option<&'k KeyedCheck<'k>>| async move {
-            let KeyedCheck { check, key, .. } = keyed?;
-            let (check, key) = (check.usage(), key.clone());
-            let usage = KeyedCheck { payment: check.payment(), check, key };
-            let reply =
-                self.store.send(self.check_request(&usage, Verb::Peek), options.clone()).await.ok()?;
-            let decided = self.read(&usage, Verb::Peek, &reply).ok()?;
-            Some(decided.decision).filter(Decision::is_allowed)
+        let usage: Vec<_> = keyed.iter().map(|keyed| keyed.spending(keyed.check.usage().spend())).collect();
+        let peek = |(usage, is_wanted)| async move {
+            let peeked = if is_wanted { self.try_one(usage, verb::PEEK, options).await.ok() } else { None };
+            peeked.map(|decided| decided.decision).filter(Decision::is_allowed)
         };
-        join::all(wanted.map(peek)).await
+        join::all(usage.iter().zip(is_wanted).map(peek)).await
     }
 
     /// Records a denial as a single script call would have: the denials that strategies count, and the
@@ -114,90 +100,53 @@ impl RedisRateLimiterProvider {
         deadline: Deadline,
     ) {
         let recording = keyed.iter().zip(replies).filter_map(|(keyed, reply)| {
-            let is_allowed = reply.as_ref().ok()?.decision.is_allowed();
-            let limit = keyed.check.limit;
-            let verb = match is_allowed {
+            let (decided, limit) = (reply.as_ref().ok()?, keyed.check.limit);
+            let verb = match decided.decision.is_allowed() {
                 // A take could get a slot that was released meanwhile, and nobody would release that again.
-                false if limit.is_held() => Verb::DeniedElsewhere,
-                false => Verb::Reserve,
-                true if limit.counts_denied_elsewhere() => Verb::DeniedElsewhere,
+                false if limit.is_held() => verb::DENIED_ELSEWHERE,
+                false => verb::TAKE_WITH_RECEIPT,
+                true if limit.counts_denied_elsewhere() => verb::DENIED_ELSEWHERE,
                 true => return None,
             };
-            Some(self.record_denial(CheckWithVerb { keyed: keyed.clone(), verb }, options, deadline))
+            Some(async move {
+                // If the check would be admitted by now, the request is denied all the same.
+                let taken = [self.try_one(keyed, verb, options).await];
+                self.refund_taken(std::slice::from_ref(keyed), &taken, deadline).await;
+            })
         });
-        let _ = join::all(recording).await;
+        join::all(recording).await;
     }
 
-    async fn record_denial(
-        &self,
-        check: CheckWithVerb<'_>,
-        options: &CallOptions,
-        deadline: Deadline,
-    ) -> Result<(), RedisFailure> {
-        let CheckWithVerb { keyed, verb } = &check;
-        let reply = self.store.send(self.check_request(keyed, *verb), options.clone()).await?;
-        if *verb == Verb::Reserve
-            && let Some(receipt) = self.read(keyed, *verb, &reply)?.receipt
-        {
-            // The check would be admitted by now, but the request is already denied.
-            let _ = self.refund_by_receipts(&[CheckWithReceipt { keyed, receipt: &receipt }], deadline).await;
-        }
-        Ok(())
+    /// Refunds takes by their receipts. If a refund fails, its units stay spent, which is the stricter outcome.
+    async fn refund_taken(&self, keyed: &[KeyedCheck<'_>], taken: &[DecidedCheckResult], deadline: Deadline) {
+        let taken = keyed.iter().zip(taken);
+        let refund = |(keyed, taken): (&KeyedCheck<'_>, &DecidedCheckResult)| {
+            let request = self.refund_request(&keyed.check, taken.as_ref().ok()?.receipt.as_ref()?)?;
+            Some(self.store.send(request, CallOptions::with_deadline(deadline.until())))
+        };
+        join::all(taken.filter_map(refund)).await;
     }
 
     /// Sends each check independently and concurrently. Checks of one slot share a batch.
-    pub(super) async fn try_each<'k>(
+    pub(super) async fn try_each(
         &self,
-        checks: impl Iterator<Item = (&'k KeyedCheck<'k>, Verb)>,
+        keyed: &[KeyedCheck<'_>],
+        verb: &'static VerbRow,
         options: &CallOptions,
     ) -> Vec<DecidedCheckResult> {
-        let request = |(keyed, verb): (&'k KeyedCheck<'k>, Verb)| async move {
-            self.charge_outage_units(keyed, options).await?;
-            let reply: CheckReply = self.store.send(self.check_request(keyed, verb), options.clone()).await?;
-            self.read(keyed, verb, &reply)
-        };
-        join::all(checks.map(request)).await
+        join::all(keyed.iter().map(|keyed| self.try_one(keyed, verb, options))).await
     }
 
-    /// Makes refunds by their receipts. Returns the units that still counted, for each.
-    pub(super) async fn refund_by_receipts(
+    async fn try_one(
         &self,
-        taken: &[CheckWithReceipt<'_>],
-        deadline: Deadline,
-    ) -> Vec<Result<u64, RedisFailure>> {
-        let request_of = |one: &CheckWithReceipt<'_>| {
-            with_strategy!(one.keyed.check.limit, |S, limit| {
-                self.limiter::<S>().refund_request(&one.keyed.key, limit, one.receipt)
-            })
-        };
-        self.refund_each(taken.iter().map(request_of), deadline).await
+        keyed: &KeyedCheck<'_>,
+        verb: &'static VerbRow,
+        options: &CallOptions,
+    ) -> DecidedCheckResult {
+        self.charge_outage_units(keyed, options.clone()).await?;
+        let reply = self.store.send(self.check_request(keyed, verb), options.clone()).await?;
+        self.read(keyed, verb, &reply)
     }
-
-    /// Makes all refunds concurrently. A missing request refunds 0 units.
-    pub(super) async fn refund_each(
-        &self,
-        requests: impl Iterator<Item = Option<CheckRequest>>,
-        deadline: Deadline,
-    ) -> Vec<Result<u64, RedisFailure>> {
-        let refund = |request: Option<CheckRequest>| async move {
-            let Some(request) = request else { return Ok(0) };
-            self.store
-                .send(request, CallOptions::with_deadline(deadline.until()))
-                .await
-                .map(|reply| reply.number)
-        };
-        join::all(requests.map(refund)).await
-    }
-}
-
-/// Returns the checks that would be admitted.
-fn allowed<'k>(
-    keyed: &'k [KeyedCheck<'k>],
-    replies: &[DecidedCheckResult],
-) -> impl Iterator<Item = Option<&'k KeyedCheck<'k>>> {
-    let is_allowed =
-        |reply: &DecidedCheckResult| reply.as_ref().is_ok_and(|decided| decided.decision.is_allowed());
-    keyed.iter().zip(replies).map(move |(keyed, reply)| is_allowed(reply).then_some(keyed))
 }
 
 fn replace_decisions(replies: &mut [DecidedCheckResult], decisions: Vec<Option<Decision>>) {
@@ -210,13 +159,5 @@ fn replace_decisions(replies: &mut [DecidedCheckResult], decisions: Vec<Option<D
 
 /// Whether a check failed whose failure stops the request.
 fn has_to_stop(replies: &[DecidedCheckResult], request: TakeRequest<'_>) -> bool {
-    replies
-        .iter()
-        .enumerate()
-        .any(|(index, reply)| reply.is_err() && request.if_unreachable(index) == IfUnreachable::Stop)
-}
-
-fn take_receipt(reply: &mut DecidedCheckResult) -> Option<RedisReceipt> {
-    let DecidedCheck { receipt, .. } = reply.as_mut().ok()?;
-    receipt.take()
+    replies.iter().enumerate().any(|(index, reply)| reply.is_err() && !request.may_fail(index))
 }

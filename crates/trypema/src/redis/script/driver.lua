@@ -1,41 +1,22 @@
 -- The rest of the driver, for requests that are not in their usual case.
-local PEEK, UP_TO, RESERVE, REFUND, REFUND_UNITS, RESET = 2, 3, 4, 5, 6, 7
-local ADOPT, BLOCK, UNBLOCK, RECORD_DENIED_ELSEWHERE, HEARTBEAT = 8, 9, 10, 11, 13
-local HOLD, SETTLE, RENEW, HOLDERS = 14, 15, 16, 17
-local POSTPAID, DEBIT = 32, 64
 
 -- Longer than any receipt is good for: two of the longest windows.
 local LONGEST_MS = 2 * 366 * 86400000
 
-define_leases()
-
-local loaded, order = {}, {}
+local strategies, order = {}, {}
 
 local function strategy_of(number)
-  if not loaded[number] then
-    loaded[number] = strategies[number]()
-  end
-  return loaded[number]
+  strategies[number] = strategies[number] or define('strategy', number)
+  return strategies[number]
 end
 
--- The state of a check: read once, and written once, when all is decided, however many checks are on it.
-local function state_at(check)
-  local key = KEYS[check.index]
-  local entry = states[key]
-  if not entry then
-    entry = {strategy = check.strategy, state = check.strategy.load(key), key = key}
-    states[key] = entry
-    order[#order + 1] = entry
+-- The state at `key`: read once, and written once, when all is decided, however many checks are on it.
+local function state_at(key, strategy)
+  if not states[key] then
+    states[key] = {strategy = strategy, state = strategy.load(key), key = key}
+    order[#order + 1] = states[key]
   end
-  return entry
-end
-
-local table_functions
-
--- The functions of reservations.lua.
-local function tables()
-  table_functions = table_functions or reservations()
-  return table_functions
+  return states[key]
 end
 
 local function save_entry(entry)
@@ -58,15 +39,24 @@ local function changing(check, change, ...)
   return result
 end
 
+-- Records the outcome of a check with `record`, a function of its strategy, if it has that one.
+local function record_outcome(check, record, outcome)
+  if record then
+    changing(check, function(_, state)
+      record(check.limit, state, now, check.cost, outcome)
+    end)
+  end
+end
+
 -- How often the key was reset, as long as receipts from before may be around.
 local function resets_of(index)
-  local resets = tonumber(redis.call('GET', KEYS[index + 1]) or 0)
+  local resets = tonumber(call('GET', KEYS[index + 1]) or 0)
   return resets or error('the count of resets is no number')
 end
 
 local function outlive(key, ttl)
-  if redis.call('PTTL', key) < ttl then
-    redis.call('PEXPIRE', key, ttl)
+  if call('PTTL', key) < ttl then
+    call('PEXPIRE', key, ttl)
   end
 end
 
@@ -83,18 +73,18 @@ end
 local function reset(check)
   local key, counter, entry = KEYS[check.index], KEYS[check.index + 1], check.entry
   save_entry(entry)
-  local ttl = redis.call('PTTL', key)
+  local ttl = call('PTTL', key)
   local reservations_key = KEYS[check.index + 2]
+  local had_reservations = call('DEL', reservations_key)
   if states[reservations_key] then
-    states[reservations_key].state = tables().empty()
+    states[reservations_key].state = require('reservations').load(reservations_key)
   end
-  local had_reservations = redis.call('DEL', reservations_key)
-  if redis.call('DEL', key) == 0 then
+  if call('DEL', key) == 0 then
     is_written = is_written or had_reservations > 0
     return had_reservations
   end
   is_written = true
-  redis.call('INCR', counter)
+  call('INCR', counter)
   outlive(counter, ttl < 0 and LONGEST_MS or math.max(1, ttl))
   entry.state = entry.strategy.load(key)
   return 1
@@ -103,11 +93,11 @@ end
 local function refund(check, state)
   local s = check.strategy
   local counts_until = check.extra + s.retention(check.limit)
-  if check.resets ~= check.times or counts_until <= now then
+  if check.resets ~= check.resets_at_take or counts_until <= now then
     return 0
   end
   local ttl = time_to_live(counts_until, now)
-  if not redis.call('SET', KEYS[check.index + 2], '', 'NX', 'PX', ttl) then
+  if not call('SET', KEYS[check.index + 2], '', 'NX', 'PX', ttl) then
     return 0
   end
   is_written = true
@@ -117,13 +107,10 @@ local function refund(check, state)
   return s.refund(check.limit, state, now, check.cost, check.extra, check.window_end, check.count)
 end
 
--- Returns the count that the units of the last commit joined, see strategy/origin.rs.
-local function origin_of(check, state)
-  local origin = check.strategy.origin
-  if not origin then
-    return 0, 0
-  end
-  return origin(state)
+-- Returns the count that the units of the last commit joined, see strategy/origin.rs: the end of its window, if the
+-- strategy has windows, and its number, if it has numbers.
+local function origin_of(state)
+  return state.ends_at or 0, state.count or 0
 end
 
 -- Decides one call and, unless `spend` is false, records it; returns its stretch.
@@ -133,25 +120,26 @@ local function decided(check, state, cost, stamp, is_spending)
   if is_spending then
     s.commit(check.limit, state, now, cost, outcome)
   end
-  return struct.pack('<I4', 1) .. s.encode_outcome(check.limit, outcome), outcome
+  return pack('<I4', 1) .. s.encode_outcome(check.limit, outcome), outcome
 end
 
 -- Grants a lease: takes back what is left of an old one, and records the new one at its end.
 local function leased(check, state)
-  local s, limit, lease = check.strategy, check.limit, check.lease
+  local s, limit, lease, leases = check.strategy, check.limit, check.lease, require('lease')
   if lease.unspent > 0 then
     s.refund(limit, state, now, lease.unspent, lease.recorded, lease.window_end, lease.count)
   end
-  local units = share_of(lease, s.available(limit, state, now, 2 ^ 53))
+  local units = leases.share_of(lease, s.available(limit, state, now, 2 ^ 53))
   if units == 0 then
     return 0, s.decide(limit, state, now, now, math.max(1, lease.need))
   end
-  local outcome = s.decide(limit, state, now, lease_end(lease, now, units), units)
+  local outcome = s.decide(limit, state, now, leases.lease_end(lease, now, units), units)
   s.commit(limit, state, now, units, outcome)
   return units, outcome
 end
 
--- Returns the outcome to report of a check whose request another check denies: nothing is spent, so it says what is left.
+-- Returns the outcome to report of a check whose request another check denies: nothing is spent, so it says what is
+-- left.
 local function uncharged(check, state, outcome)
   if outcome.admitted then
     return check.strategy.decide(check.limit, state, now, now, 0, 0)
@@ -159,14 +147,14 @@ local function uncharged(check, state, outcome)
   return outcome
 end
 
-local WITH_RESETS = {[LEASE] = true, [RESERVE] = true, [REFUND] = true, [RESET] = true, [UNBLOCK] = true}
+local WITH_RESETS = VERBS_WITH_RESETS
 
 local verbs = {}
 verbs[TAKE] = function(check, state, reply)
   if check.needed then
     reply[#reply + 1] = decided(check, state, check.cost, now, true)
   else
-    check.strategy.take(check.limit, state, now, check.cost, check.times, reply)
+    require('take')(check.strategy, check.limit, state, now, check.cost, check.times, reply)
   end
   return 0
 end
@@ -176,14 +164,14 @@ verbs[PEEK] = function(check, state, reply)
 end
 verbs[UP_TO] = function(check, state, reply)
   local units = check.strategy.available(check.limit, state, now, check.cost)
-  -- Where nothing fits, the answer says why a single unit does not; it is not recorded.
+  -- If nothing fits, the answer says why a single unit does not; it is not recorded.
   local cost = units == 0 and math.min(check.cost, 1) or units
   reply[#reply + 1] = decided(check, state, cost, now, units > 0)
   return units
 end
-verbs[RESERVE] = function(check, state, reply)
+verbs[TAKE_WITH_RECEIPT] = function(check, state, reply)
   local stretch, outcome = decided(check, state, check.cost, now + check.extra, true)
-  reply[#reply + 1] = struct.pack('<dI4', origin_of(check, state)) .. stretch
+  reply[#reply + 1] = pack('<dI4', origin_of(state)) .. stretch
   return outcome.admitted and keep_resets(check) or 0
 end
 verbs[LEASE] = function(check, state, reply)
@@ -199,37 +187,33 @@ verbs[LEASE] = function(check, state, reply)
   else
     units, outcome = leased(check, state)
   end
-  local window_end, count = origin_of(check, state)
+  local window_end, count = origin_of(state)
   local resets = units > 0 and keep_resets(check) or check.resets
-  reply[#reply + 1] = struct.pack('<I4I4dI4I4', lease.instances, resets, window_end, count, 1)
+  reply[#reply + 1] = pack('<I4I4dI4I4', lease.instances, resets, window_end, count, 1)
     .. s.encode_outcome(check.limit, outcome)
   return units
 end
-verbs[RECORD_DENIED_ELSEWHERE] = function(check, state, reply)
+verbs[DENIED_ELSEWHERE] = function(check, state, reply)
   local s = check.strategy
   local outcome = s.decide(check.limit, state, now, now, check.cost, check.needed)
   local record = s.record_denied_elsewhere
   if not outcome.admitted then
     record = s.commit
   end
-  reply[#reply + 1] = struct.pack('<I4', 1) .. s.encode_outcome(check.limit, uncharged(check, state, outcome))
+  reply[#reply + 1] = pack('<I4', 1) .. s.encode_outcome(check.limit, uncharged(check, state, outcome))
   if record then
     record(check.limit, state, now, check.cost, outcome)
   end
   return 0
 end
-verbs[REFUND] = function(check, state)
-  return refund(check, state)
-end
+verbs[REFUND] = refund
 verbs[REFUND_UNITS] = function(check, state)
   if not state.is_known then
     return 0
   end
   return check.strategy.refund(check.limit, state, now, check.cost, -1)
 end
-verbs[RESET] = function(check)
-  return reset(check)
-end
+verbs[RESET] = reset
 verbs[ADOPT] = function(check, state)
   if not state.is_known then
     return 0

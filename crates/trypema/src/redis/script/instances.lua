@@ -1,11 +1,11 @@
 -- Live instances: the twin of `LiveInstances` in the testkit's models. Change both or neither.
 --
--- Format 1: a sorted set; a member is an instance (eight bytes, unique), its score the time of its last heartbeat in microseconds.
--- It lives as long as its last instance. Another format gets another key.
+-- Format 1: a sorted set; a member is an instance (eight bytes, unique), its score the time of its last heartbeat in
+-- microseconds. It lives as long as its last instance. Another format gets another key.
 
 local digits = {}
 
--- A whole number in digits. The leases of a script need the same few.
+-- Returns a whole number in digits. The leases of a script need the same few.
 local function digits_of(number)
   if not digits[number] then
     digits[number] = string.format('%.0f', number)
@@ -13,9 +13,9 @@ local function digits_of(number)
   return digits[number]
 end
 
--- Counts the instances whose last heartbeat was less than `live_for` ago, and this one, whose heartbeat this is; if `live_for` is 0, this
--- one leaves. At least 1.
-function live_instances(key, id, live_for, now)
+-- Notes the heartbeat of the instance `id`, which leaves if `live_for` is 0. Returns the number of instances whose
+-- last heartbeat was less than `live_for` ago, at least 1.
+local function live_instances(key, id, live_for, now)
   if live_for == 0 then
     call('ZREM', key, id)
     return math.max(1, call('ZCARD', key))
@@ -28,3 +28,5 @@ function live_instances(key, id, live_for, now)
   end
   return instances
 end
+
+return live_instances

@@ -1,6 +1,7 @@
 -- Runs commands that the user may lack permissions for, on a key that nothing else uses.
 -- KEYS[1]  the key
--- ARGV     the words of each command, separated by spaces; KEY stands for the key. The first gives the key a time to live.
+-- ARGV     the words of each command, separated by spaces; KEY stands for the key. The first gives the key a time to
+--          live.
 -- returns  for each command the error, or an empty text
 local errors = {}
 for i, line in ipairs(ARGV) do

@@ -47,9 +47,9 @@ impl Compiler<'_> {
         field: &FieldPath,
     ) -> Option<OverrideAction> {
         let action = self.override_of(rule, written, field);
-        let key = self.key(rule, written, &field.then("key"));
-        let (action, key) = (action?, key?);
-        if rule.overrides_by_key.insert(key.into(), action.clone()).is_some() {
+        let has_key = self.has_key(rule, written, &field.then("key"));
+        let action = action.filter(|_| has_key)?;
+        if !rule.add_override(&written.key, action.clone()) {
             self.refuse(&field.then("key"), "duplicate override: this key already has one");
         }
         Some(action)
@@ -92,8 +92,8 @@ impl Compiler<'_> {
         Some(OverrideAction::Limit(limit))
     }
 
-    /// Returns the name of the counter that the override applies to.
-    fn key(&mut self, rule: &CompiledRule, written: &Override, field: &FieldPath) -> Option<String> {
+    /// Whether the override names a counter of its rule.
+    fn has_key(&mut self, rule: &CompiledRule, written: &Override, field: &FieldPath) -> bool {
         let is_placeholder =
             |name: &String| rule.placeholders.iter().any(|placeholder| *placeholder.name == **name);
         let known = self.problems.count();
@@ -110,10 +110,7 @@ impl Compiler<'_> {
             let given: String = path.chars().take(super::MAX_ID_BYTES).collect();
             self.refuse(&field.then(ENDPOINT), format!("path {given:?} does not decode to text"));
         }
-        if self.problems.count() > known || self.has_replaced(field) || self.is_replaced(field) {
-            return None;
-        }
-        Some(rule.counter_of(&written.key))
+        self.problems.count() == known && !self.has_replaced(field) && !self.is_replaced(field)
     }
 }
 
@@ -152,8 +149,7 @@ impl InheritedOverrides {
                 if let Some(candidate) =
                     rules.get_mut(*candidate_index).filter(|candidate| is_fit(candidate, written, &action))
                 {
-                    let key = candidate.counter_of(&written.key).into();
-                    candidate.overrides_by_key.entry(key).or_insert_with(|| action.clone());
+                    candidate.add_override(&written.key, action.clone());
                 }
             }
         }

@@ -5,35 +5,36 @@
 //! request only if its strategy counts denied requests.
 
 use super::PlanDecisions;
+use crate::check::{Check, DecideRequest};
 use crate::decision::Decision;
-use crate::provider::{RecordMode, RecordRequest};
 use crate::rules::plan::Plan;
 use crate::rules::verdict::DenyingRules;
+use crate::strategy::Effect;
 
 /// The checks of the candidates, made after the other rules have decided the request.
 #[derive(Debug, Default)]
 pub(super) struct Candidates<'p> {
-    pub(super) records: Vec<RecordRequest<'p>>,
+    pub(super) requests: Vec<DecideRequest<'p>>,
     pub(super) outcomes: Vec<usize>,
 }
 
 impl Plan {
     /// Returns the checks of the candidates, and for each one whether it spends its cost or only observes the
     /// request.
-    pub(super) fn candidate_records(&self, decisions: &PlanDecisions) -> Candidates<'_> {
+    pub(super) fn candidate_requests<'p>(&'p self, decisions: &PlanDecisions) -> Candidates<'p> {
         if !self.has_candidates() {
             return Candidates::default();
         }
         let (candidates, denying) = (self.candidate_checks(), decisions.denying(self));
-        let record = |(check, outcome): (&_, &usize)| {
-            let mode = match self.is_overruled(*outcome, denying) {
-                true => RecordMode::DeniedElsewhere,
-                false => RecordMode::Take,
+        let request = |(check, outcome): (&Check<'p>, &usize)| {
+            let effect = match self.is_overruled(*outcome, denying) {
+                true => Effect::DeniedElsewhere,
+                false => Effect::Take,
             };
-            RecordRequest { check: *check, mode }
+            DecideRequest::new(effect, *check)
         };
-        let records = candidates.checks.iter().zip(&candidates.outcomes).map(record).collect();
-        Candidates { records, outcomes: candidates.outcomes }
+        let requests = candidates.checks.iter().zip(&candidates.outcomes).map(request).collect();
+        Candidates { requests, outcomes: candidates.outcomes }
     }
 
     /// Returns the outcomes of rules that allow a request and are not charged for it, because another rule denies it.

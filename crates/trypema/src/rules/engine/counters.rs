@@ -1,10 +1,13 @@
 //! Operations on single counters, by the names that verdicts contain: inspect and reset.
 
 use super::Engine;
+use crate::check::DecideRequest;
 use crate::decision::Decision;
 use crate::error::TrypemaError;
+use crate::provider::ResetRequest;
 use crate::rules::plan::Plan;
 use crate::rules::verdict::Verdict;
+use crate::strategy::Effect;
 
 impl Engine {
     /// Returns the state of a counter, as the verdict on a request of this cost that only this counter
@@ -16,7 +19,8 @@ impl Engine {
     pub async fn inspect(&self, key: &str, cost: u64) -> Result<Option<Verdict>, TrypemaError> {
         let Some(mut plan) = Plan::of_key(self.set.load_full(), key, cost) else { return Ok(None) };
         let (provider, all) = (self.provider(), plan.all_checks());
-        let peeked = provider.peek_all(&all.checks, provider.deadline()).wait().await;
+        let peeks = DecideRequest::all(Effect::Peek, &all.checks);
+        let peeked = provider.each(&peeks, provider.deadline()).wait().await;
         let decisions: Vec<Option<Decision>> =
             peeked.into_iter().map(|decision| decision.map(Some)).collect::<Result<_, _>>()?;
         let outcomes = all.outcomes;
@@ -30,7 +34,7 @@ impl Engine {
         match plan.all_checks().checks.first() {
             Some(check) => {
                 let provider = self.provider();
-                provider.reset(*check, provider.deadline()).wait().await.map(Some)
+                provider.one(ResetRequest { check: *check }, provider.deadline()).await.map(Some)
             }
             // An override blocks or exempts the key, so it has no counter.
             None => Ok(Some(false)),

@@ -72,6 +72,6 @@ impl Engine {
             .filter(|(_, outcome)| is_spent(**outcome))
             .map(|(check, _)| RefundRequest { check: *check, receipt: None })
             .collect();
-        self.provider().refund_all(&refunds, deadline).wait().await;
+        self.provider().each(&refunds, deadline).wait().await;
     }
 }

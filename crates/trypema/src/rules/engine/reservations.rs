@@ -29,11 +29,11 @@ pub(in crate::rules) use running::RunningSettlements;
 pub(in crate::rules) use waiting::Waitlist;
 
 use super::{Engine, PlanDecisions};
-use crate::check::{Check, Deadline, Receipts, TakeRequest};
+use crate::check::{Check, Deadline, DecideRequest, TakeRequest};
 use crate::error::TrypemaError;
 use crate::observer::ReservationChange;
+use crate::provider::AnyReceipt;
 use crate::provider::failure_policy::{self, PolicyOf};
-use crate::provider::{AnyReceipt, RecordMode, RecordRequest};
 use crate::reservation::{ReservationName, ReserveRequest, ReserveResponse, ReservedCheck, SettleRequest};
 use crate::rules::plan::{Checks, Plan};
 use crate::rules::request::Request;
@@ -41,6 +41,7 @@ use crate::rules::reservation::{
     CounterName, NewReservation, Outstanding, Reservation, ReservationRef, ReserveOptions, SettleCosts,
     Settlement, valid_ttl,
 };
+use crate::strategy::Effect;
 use crate::strategy::reservations::ReserveAttempt;
 
 impl Engine {
@@ -99,7 +100,7 @@ impl Engine {
         let name = options.name(request);
         let new = match options.patience.is_zero() {
             true => self.reserve_at_once(request, options, name).await?,
-            false => self.reserve_patiently(request, options, name).await?,
+            false => self.reserve_with_patience(request, options, name).await?,
         };
         Ok(Reservation::new(Arc::clone(self), new, options.on_drop, self.spawner()))
     }
@@ -170,16 +171,14 @@ impl Engine {
                 LogOnlyRules::DecideInTheEnd => Checks::default(),
             };
             let policy_of = plan.policy_of(&enforced.outcomes);
-            let if_unreachable = failure_policy::if_unreachable(provider, &enforced.checks, &policy_of);
+            let may_fail = failure_policy::may_fail(provider, &enforced.checks, &policy_of);
             let take = TakeRequest {
-                checks: &enforced.checks,
                 independent: &log_only.checks,
-                if_unreachable: &if_unreachable,
-                receipts: Receipts::Unwanted,
-                deadline,
+                may_fail: &may_fail,
+                ..TakeRequest::new(&enforced.checks, deadline)
             };
             let request = ReserveRequest { take, name, attempt: attempt.number, ttl, is_debit: false };
-            let reserved = match provider.reserve(request).wait().await {
+            let reserved = match provider.all_or_nothing(request).wait().await {
                 Ok(response) => self.apply_policy(request, response, &policy_of).await,
                 Err(error) => Err(error),
             };
@@ -210,8 +209,8 @@ impl Engine {
             return Ok(response);
         }
         let receipts = (response.receipts.clone(), response.independent_receipts.clone());
-        let spend = self.backlog.reserve_verb(response.failures.len());
-        let decided = failure_policy::after_reserve(self.provider(), request, response, spend, policy_of);
+        let kept = self.backlog.receipts_for(response.failures.len());
+        let decided = failure_policy::after_reserve(self.provider(), request, response, kept, policy_of);
         if let Some(allowed) = decided.as_ref().ok().filter(|decided| decided.is_allowed()) {
             self.keep_here(request, allowed, policy_of, &mut lost);
             self.undo_later(lost);
@@ -228,7 +227,7 @@ impl Engine {
             let made = independent.iter().zip(&receipts.1).filter(|(_, reserved)| is_made(reserved));
             let ended: Vec<SettleRequest<'_>> =
                 made.map(|(check, _)| SettleRequest::at_estimate(*check, request.name.id)).collect();
-            self.provider().settle_all(&ended, deadline).wait().await;
+            self.provider().each(&ended, deadline).wait().await;
         }
         let mut denied = decided?;
         failure_policy::report_usage(self.provider(), request.take, &mut denied.decisions).await;
@@ -300,28 +299,30 @@ impl Engine {
         decisions: &mut PlanDecisions,
         parts: &mut ReservedParts,
     ) {
-        let candidates = plan.candidate_records(decisions);
-        if candidates.records.is_empty() {
+        let candidates = plan.candidate_requests(decisions);
+        if candidates.requests.is_empty() {
             return;
         }
-        let (mut reserved, mut recorded) = (Checks::default(), Checks::default());
-        for (record, outcome) in candidates.records.iter().zip(candidates.outcomes) {
-            let checks = match record.mode {
-                RecordMode::Take => &mut reserved,
+        let mut reserved = Checks::default();
+        let (mut recorded, mut outcomes): (Vec<DecideRequest<'_>>, _) = (Vec::new(), Vec::new());
+        for (candidate, outcome) in candidates.requests.into_iter().zip(candidates.outcomes) {
+            match candidate.effect {
+                Effect::Take => {
+                    reserved.checks.push(candidate.check);
+                    reserved.outcomes.push(outcome);
+                }
                 // A denied request holds no slot of a candidate either.
-                _ if record.check.limit.is_held() => continue,
-                _ => &mut recorded,
-            };
-            checks.checks.push(record.check);
-            checks.outcomes.push(outcome);
+                _ if candidate.check.limit.is_held() => {}
+                _ => {
+                    recorded.push(candidate);
+                    outcomes.push(outcome);
+                }
+            }
         }
         self.reserve_each(reserved, request, decisions, parts).await;
-        if !recorded.checks.is_empty() {
-            let mode = RecordMode::DeniedElsewhere;
-            let records = recorded.checks.iter().map(|check| RecordRequest { check: *check, mode });
-            let records: Vec<RecordRequest<'_>> = records.collect();
-            let results = self.provider().record_all(&records, request.deadline).wait().await;
-            decisions.add(recorded.outcomes, results);
+        if !recorded.is_empty() {
+            let results = self.provider().each(&recorded, request.deadline).wait().await;
+            decisions.add(outcomes, results);
         }
     }
 
@@ -336,10 +337,9 @@ impl Engine {
         if shadow.checks.is_empty() {
             return;
         }
-        let (checks, if_unreachable, receipts) = (&[], &[], Receipts::Unwanted);
-        let take = TakeRequest { checks, independent: &shadow.checks, if_unreachable, receipts, deadline };
+        let take = TakeRequest { independent: &shadow.checks, ..TakeRequest::new(&[], deadline) };
         let request = ReserveRequest { take, name, attempt: attempt.number, ttl, is_debit: false };
-        if let Ok(response) = self.provider().reserve(request).wait().await {
+        if let Ok(response) = self.provider().all_or_nothing(request).wait().await {
             self.undo_later(PendingUndo::of_lost(request, &response));
             parts.add(&shadow.outcomes, &response.independent_receipts);
             decisions.add(shadow.outcomes, response.independent);

@@ -4,16 +4,14 @@ use super::{Absolute, AbsoluteLimit, AbsoluteOutcome};
 use crate::clock::Timestamp;
 use crate::decision::NEVER;
 use crate::strategy::series::View;
-use crate::strategy::wire::{LuaSource, QUICK_SERIES, SERIES};
+use crate::strategy::wire::LuaSource;
 use crate::strategy::{Call, ReplyReader, Wire, put_count};
 
 impl Wire for Absolute {
     const LUA: LuaSource = LuaSource {
-        base: SERIES,
-        quick_base: QUICK_SERIES,
         quick: include_str!("../quick/absolute.lua"),
         quick_refund: include_str!("../quick/refund/absolute.lua"),
-        ..LuaSource::of(include_str!("../absolute.lua"))
+        ..LuaSource::of(b'A', include_str!("../absolute.lua"))
     };
 
     fn write_limit(limit: &AbsoluteLimit, _: Timestamp, out: &mut Vec<u8>) {

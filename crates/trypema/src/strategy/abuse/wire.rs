@@ -5,15 +5,11 @@ use super::{Abuse, AbuseLimit, AbuseOutcome, BlockedAttempts};
 use crate::clock::Timestamp;
 use crate::decision::{BlockScope, NEVER};
 use crate::strategy::series::View;
-use crate::strategy::wire::{LuaSource, SERIES};
+use crate::strategy::wire::LuaSource;
 use crate::strategy::{Call, ReplyReader, Wire, put_count};
 
 impl Wire for Abuse {
-    const LUA: LuaSource = LuaSource {
-        base: SERIES,
-        lease: include_str!("lease.lua"),
-        ..LuaSource::of(include_str!("../abuse.lua"))
-    };
+    const LUA: LuaSource = LuaSource::of(b'b', include_str!("../abuse.lua"));
 
     fn write_limit(limit: &AbuseLimit, _: Timestamp, out: &mut Vec<u8>) {
         for tier in [&limit.temp, &limit.long] {

@@ -2,14 +2,13 @@
 
 use super::{Concurrency, ConcurrencyLimit, ConcurrencyOutcome, HeldUnits};
 use crate::clock::Timestamp;
-use crate::strategy::wire::{LuaSource, RESERVATIONS};
+use crate::strategy::wire::LuaSource;
 use crate::strategy::{Call, ReplyReader, Wire, put_count};
 
 impl Wire for Concurrency {
     const LUA: LuaSource = LuaSource {
-        base: RESERVATIONS,
-        lease: include_str!("lease.lua"),
-        ..LuaSource::of(include_str!("../concurrency.lua"))
+        quick_hold: include_str!("../quick/hold/concurrency.lua"),
+        ..LuaSource::of(b'C', include_str!("../concurrency.lua"))
     };
 
     fn write_limit(limit: &ConcurrencyLimit, _: Timestamp, out: &mut Vec<u8>) {

@@ -10,7 +10,7 @@ impl Wire for FixedWindow {
     const LUA: LuaSource = LuaSource {
         quick: include_str!("../quick/fixed_window.lua"),
         quick_refund: include_str!("../quick/refund/fixed_window.lua"),
-        ..LuaSource::of(include_str!("../fixed_window.lua"))
+        ..LuaSource::of(b'F', include_str!("../fixed_window.lua"))
     };
 
     #[cfg_attr(not(feature = "calendar"), allow(unused_variables, reason = "only calendars need the time"))]

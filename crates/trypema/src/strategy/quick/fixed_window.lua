@@ -1,7 +1,7 @@
--- fixed_window.lua in the usual case: the clock and the window are as they were. Returns the outcome, what comes after
--- the limit in `argument`, the units of a lease, and where they are recorded; nothing, and nothing is written, where
--- fixed_window.lua has to look.
-local function quick(key, argument, at, now, cost, lease)
+-- fixed_window.lua in the usual case: the clock and the window are as they were. Returns the outcome, the position
+-- after the limit in `argument`, the units of a lease, and their origin: the time at which they are recorded, the
+-- end of the window and the number of the count. In any other case returns UNUSUAL, before it writes anything.
+return function(key, argument, at, now, cost, lease)
   local limit, window, after = unpack('<dd', argument, at)
   local starts_at, ends_at
   if window > 0 then
@@ -11,7 +11,7 @@ local function quick(key, argument, at, now, cost, lease)
     local b1, b2, b3, b4
     window, b1, b2, b3, b4, after = unpack('<ddddd', argument, after)
     if now < b1 or now >= b4 then
-      return
+      return UNUSUAL
     elseif now < b2 then
       starts_at, ends_at = b1, b2
     elseif now < b3 then
@@ -21,20 +21,20 @@ local function quick(key, argument, at, now, cost, lease)
     end
   end
   if lease then
-    after = lease.read(after, window)
-    if not after then
-      return
+    after = lease:read(argument, after, window)
+    if after == UNUSUAL then
+      return UNUSUAL
     end
   end
   local text, used, count = call('GET', key), 0, 0
   if text then
     if #text < 20 then
-      return
+      return UNUSUAL
     end
     local tag, stored_end, counted
     tag, stored_end, counted, count = unpack('<BddI3', text)
-    if tag ~= 70 or stored_end > ends_at then
-      return
+    if tag ~= STATE_LETTER or stored_end > ends_at then
+      return UNUSUAL
     end
     if stored_end > starts_at then
       used = counted
@@ -44,9 +44,9 @@ local function quick(key, argument, at, now, cost, lease)
     end
   end
   if lease then
-    cost = lease.grant(math.max(0, limit - used))
+    cost = lease:grant(math.max(0, limit - used))
     if cost == 0 then
-      return
+      return UNUSUAL
     end
   end
   if cost > limit - used and cost > 0 then
@@ -56,7 +56,7 @@ local function quick(key, argument, at, now, cost, lease)
     if used == 0 then
       count = now % COUNTS
     end
-    call('SET', key, pack('<BddI3', 70, ends_at, used + cost, count), 'PX', time_to_live(ends_at, now))
+    call('SET', key, pack('<BddI3', STATE_LETTER, ends_at, used + cost, count), 'PX', time_to_live(ends_at, now))
   end
   return pack('<Bdd', 1, used, ends_at), after, cost, now, ends_at, count
 end

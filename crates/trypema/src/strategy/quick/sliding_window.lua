@@ -1,12 +1,11 @@
 -- sliding_window.lua in the usual case: the clock and the window are as they were, and steps can be counted at once.
--- Returns the outcome, what comes after the limit in `argument`, the units of a lease, and where they are recorded; nothing,
--- and nothing is written, where sliding_window.lua has to look.
-local function quick(key, argument, at, now, cost, lease)
+-- Returns the same as quick/fixed_window.lua.
+return function(key, argument, at, now, cost, lease)
   local limit, window, after = unpack('<dd', argument, at)
   if lease then
-    after = lease.read(after, 2 * window)
-    if not after then
-      return
+    after = lease:read(argument, after, 2 * window)
+    if after == UNUSUAL then
+      return UNUSUAL
     end
   end
   local text = call('GET', key)
@@ -14,12 +13,12 @@ local function quick(key, argument, at, now, cost, lease)
   local ends_at, previous, current, count, stored_window = starts_at + window, 0, 0, 0, 0
   if text then
     if #text < 26 then
-      return
+      return UNUSUAL
     end
     local tag, stored_end, stored_previous, stored_current
     tag, stored_end, stored_previous, stored_current, stored_window, count = unpack('<BdI4I4I6I3', text)
-    if tag ~= 87 or stored_end > ends_at or window > 2 ^ 33 then
-      return
+    if tag ~= STATE_LETTER or stored_end > ends_at or window > 2 ^ 33 then
+      return UNUSUAL
     end
     if stored_end > starts_at then
       previous, current = stored_previous, stored_current
@@ -36,12 +35,12 @@ local function quick(key, argument, at, now, cost, lease)
   end
   local used = current
   if previous > 0 then
-    used = used + ceil(previous * (2 ^ 20 - math.floor((now - starts_at) * 2 ^ 20 / window)) / 2 ^ 20)
+    used = used + ceil(previous * (STEPS - math.floor((now - starts_at) * STEPS / window)) / STEPS)
   end
   if lease then
-    cost = lease.grant(math.max(0, limit - used))
+    cost = lease:grant(math.max(0, limit - used))
     if cost == 0 then
-      return
+      return UNUSUAL
     end
   end
   if cost > limit - used and cost > 0 then
@@ -53,7 +52,7 @@ local function quick(key, argument, at, now, cost, lease)
     elseif stored_window ~= window then
       count = (count + 1) % COUNTS
     end
-    local written = pack('<BdI4I4I6I3', 87, ends_at, previous, current + cost, window, count)
+    local written = pack('<BdI4I4I6I3', STATE_LETTER, ends_at, previous, current + cost, window, count)
     call('SET', key, written, 'PX', time_to_live(ends_at + window, now))
   end
   return pack('<Bddd', 1, ends_at, previous, current), after, cost, now, ends_at, count

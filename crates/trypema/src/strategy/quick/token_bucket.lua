@@ -1,10 +1,8 @@
--- token_bucket.lua in the usual case: the limits and the clock are as they were, and nothing is pending. Returns the
--- outcome, what comes after the limits in `argument`, the cost, and where it is recorded; nothing, and nothing is written,
--- where token_bucket.lua has to look.
-local function quick(key, argument, at, now, cost, lease)
-  -- A lease is left to token_bucket.lua.
+-- token_bucket.lua in the usual case of a take: the limits and the clock are as they were, and nothing is pending.
+-- Returns the same as quick/fixed_window.lua.
+return function(key, argument, at, now, cost, lease)
   if lease then
-    return
+    return UNUSUAL
   end
   local count
   count, at = unpack('<B', argument, at)
@@ -12,25 +10,25 @@ local function quick(key, argument, at, now, cost, lease)
   local last, number, place, is_owing = 0, 0, 0, false
   if text then
     if #text < 13 + 15 * count then
-      return
+      return UNUSUAL
     end
     local tag, counts
     tag, counts, last, number, place = unpack('<BBdI3', text)
-    if tag ~= 84 or counts ~= count % 16 or last > now then
-      return
+    if tag ~= STATE_LETTER or counts ~= count % 16 or last > now then
+      return UNUSUAL
     end
   end
   local written, owed_before, failed, paid_after = '', '', 255, 0
   for i = 1, count do
     local capacity, refill, unit, drain, next_at = unpack('<dddd', argument, at)
     at = next_at
-    local owed, digest = 0, drain % 65521
+    local owed, digest = 0, drain % DRAIN_DIGESTS
     if text then
       local stored_unit, stored_digest
       owed, stored_unit, stored_digest, place = unpack('<I7I6I2', text, place)
       -- A debt that is marked as overdrawn is larger than any other.
       if stored_unit ~= unit or stored_digest ~= digest or owed > capacity * unit then
-        return
+        return UNUSUAL
       end
       is_owing = is_owing or owed > 0
       if now - last >= refill then
@@ -54,7 +52,7 @@ local function quick(key, argument, at, now, cost, lease)
     if not is_owing then
       number = now % COUNTS
     end
-    written = pack('<BBdI3', 84, count % 16, now, number) .. written
+    written = pack('<BBdI3', STATE_LETTER, count % 16, now, number) .. written
     call('SET', key, written, 'PX', time_to_live(now + paid_after, now))
   end
   return pack('<BBddd', 1, 0, now, -1, -1) .. owed_before, at, cost, now, 0, number

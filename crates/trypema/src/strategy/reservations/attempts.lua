@@ -1,26 +1,11 @@
 -- Attempts to make a reservation, and undoing them: the twin of attempts.rs. Change both or neither.
-local MAX_CONFIRMATIONS = 8
-local NO_ATTEMPT = string.rep('\0', 8)
+local reservations = require('reservations')
 
--- Returns the entries with this id that have not expired, in their order.
-local function entries_of(t, id, now)
-  local found, from = {}, 1
-  while true do
-    local at = t.entries:find(id, from, true)
-    if not at then
-      return found
-    end
-    from = at + 1
-    if (at - 1) % ENTRY_BYTES == 0 then
-      local e = entry_at(t, at)
-      found[#found + 1] = now < e.expires_at and e or nil
-    end
-  end
-end
+local NO_ATTEMPT = string.rep('\0', 8)
 
 -- Returns whether the attempt was undone.
 local function is_undone(t, id, attempt, now)
-  for _, e in ipairs(entries_of(t, id, now)) do
+  for _, e in ipairs(reservations.entries_of(t, id, now)) do
     if e.state == UNDONE and e.attempt == attempt then
       return true
     end
@@ -29,11 +14,10 @@ local function is_undone(t, id, attempt, now)
 end
 
 -- Notes that an attempt has found the open reservation.
-local function confirm_entry(t, id, attempt, now)
-  forget_expired_entries(t, now)
-  local open, count
-  count = 0
-  for _, e in ipairs(entries_of(t, id, now)) do
+local function confirm(t, id, attempt, now)
+  reservations.forget_expired(t, now)
+  local open, count = nil, 0
+  for _, e in ipairs(reservations.entries_of(t, id, now)) do
     if e.state == OPEN then
       open = e
     elseif e.state == CONFIRMED then
@@ -47,21 +31,21 @@ local function confirm_entry(t, id, attempt, now)
     return
   end
   t.is_changed = true
-  if count == MAX_CONFIRMATIONS or not has_room(t, 1) then
+  if count == MAX_CONFIRMATIONS or not reservations.has_room(t, 1) then
     open.attempt = NO_ATTEMPT
-    replace_entry(t, open.at, packed(open))
+    reservations.replace(t, open.at, open)
     return
   end
   open.attempt, open.units, open.state = attempt, 0, CONFIRMED
-  insert_entry(t, open)
+  reservations.insert(t, open)
 end
 
--- Undoes an attempt, and remembers until `marked_until`, unless that is 0, that it was undone. Returns the entry if the attempt alone
--- held its units, and whether the table has no room to remember it.
-local function undo_entry(t, id, attempt, marked_until, now)
-  forget_expired_entries(t, now)
+-- Undoes an attempt, and remembers until `marked_until`, unless that is 0, that it was undone. Returns the entry if
+-- the attempt alone held its units, and whether the table has no room to remember it.
+local function undo(t, id, attempt, marked_until, now)
+  reservations.forget_expired(t, now)
   local made, own, other
-  for _, e in ipairs(entries_of(t, id, now)) do
+  for _, e in ipairs(reservations.entries_of(t, id, now)) do
     if e.state == UNDONE and e.attempt == attempt then
       return
     elseif e.state == OPEN and e.attempt == attempt then
@@ -75,23 +59,22 @@ local function undo_entry(t, id, attempt, marked_until, now)
   local removed
   if made and other then
     made.attempt = other.attempt
-    replace_entry(t, made.at, packed(made))
-    replace_entry(t, other.at, '')
+    reservations.replace(t, made.at, made)
+    reservations.replace(t, other.at)
   elseif made then
     t.held = t.held - made.units
-    replace_entry(t, made.at, '')
+    reservations.replace(t, made.at)
     removed = made
   elseif own then
-    replace_entry(t, own.at, '')
+    reservations.replace(t, own.at)
   end
-  read_expiries(t)
   t.is_changed = true
   if marked_until == 0 then
     return removed
   end
-  local is_full = not has_room(t, 1)
+  local is_full = not reservations.has_room(t, 1)
   if not is_full then
-    insert_entry(t, {
+    reservations.insert(t, {
       id = id, request = string.rep('\0', 8), attempt = attempt, units = 0, recorded = now, window_end = 0, count = 0,
       expires_at = marked_until, state = UNDONE,
     })
@@ -102,41 +85,38 @@ end
 -- Lets nothing undo a reservation any more, because its holder has been answered.
 local function forget_attempts(t, id, now)
   local chosen = id:byte() % 2 == 1
-  local found = chosen and entries_of(t, id, now) or {find_entry(t, id, now)}
+  local found = chosen and reservations.entries_of(t, id, now) or {reservations.find(t, id, now)}
   -- From the end, so that the places of those before stay as they are.
   for i = #found, 1, -1 do
     local e = found[i]
     if e.state == CONFIRMED then
-      replace_entry(t, e.at, '')
+      reservations.replace(t, e.at)
     elseif e.state == OPEN then
       e.attempt = NO_ATTEMPT
-      replace_entry(t, e.at, packed(e))
+      reservations.replace(t, e.at, e)
     end
   end
-  read_expiries(t)
 end
 
 -- Ends a reservation, and remembers that `units` were really spent if the caller chose its id, or if `is_remembered`.
-local function settle_entry(t, id, units, is_remembered, now)
+local function settle(t, id, units, is_remembered, now)
   if id:byte() % 2 == 1 then
     forget_attempts(t, id, now)
   end
-  local e = find_entry(t, id, now)
-  t.held = t.held - held_by(e)
-  local text = ''
-  if is_remembered or id:byte() % 2 == 1 then
-    e.units, e.state = units, SETTLED
-    text = packed(e)
-  end
-  replace_entry(t, e.at, text)
-  read_expiries(t)
+  local e = reservations.find(t, id, now)
+  t.held = t.held - reservations.held_by(e)
+  local is_kept = is_remembered or id:byte() % 2 == 1
+  e.units, e.state = units, SETTLED
+  reservations.replace(t, e.at, is_kept and e)
 end
 
 -- Lets a reservation expire at another time.
-local function renew_entry(t, id, expires_at, now)
+local function renew(t, id, expires_at, now)
   forget_attempts(t, id, now)
-  local e = find_entry(t, id, now)
-  replace_entry(t, e.at, '')
-  t.held, e.expires_at = t.held - held_by(e), expires_at
-  insert_entry(t, e)
+  local e = reservations.find(t, id, now)
+  t.held, e.expires_at = t.held - reservations.held_by(e), expires_at
+  reservations.replace(t, e.at)
+  reservations.insert(t, e)
 end
+
+return {is_undone = is_undone, confirm = confirm, undo = undo, settle = settle, renew = renew}

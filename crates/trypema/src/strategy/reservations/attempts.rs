@@ -18,7 +18,7 @@ use crate::strategy::Origin;
 
 /// The most confirmations of a reservation: more repetitions than any caller makes. A reservation that was found more
 /// often is no longer undone, which is stricter.
-const MAX_CONFIRMATIONS: usize = 8;
+pub(crate) const MAX_CONFIRMATIONS: usize = 8;
 
 /// The number of no attempt.
 const NO_ATTEMPT: u64 = 0;

@@ -37,8 +37,6 @@ impl Series {
             ring: Ring::of(buckets, self.ring.is_wide()),
             open_span_us: self.open_span_us,
             horizon: self.horizon,
-            is_late: self.is_late,
-            is_leased: self.is_leased,
         }
     }
 }

@@ -4,11 +4,10 @@
 -- Returns the closed buckets from `from` up to, but not including, `to`, with `units` added to each
 -- cumulative count.
 local function counted_up(s, from, to, units)
-  local format = s.width == 6 and '<I6I6' or '<I6I7'
   local buckets = {}
   for index = from, to - 1 do
-    local counted = (s.through - units_after(s, index) + units) % wrap_of(s)
-    buckets[#buckets + 1] = struct.pack(format, stamp_of(s, index) % TIME_WRAP, counted)
+    local counted = s.through - units_after(s, index) + units
+    buckets[#buckets + 1] = bucket(s, stamp_of(s, index), counted)
   end
   return table.concat(buckets)
 end
@@ -17,17 +16,14 @@ end
 -- only their differences matter: so either the counts before `index` rise, or those from `index` on fall,
 -- whichever are fewer.
 local function refund_closed(s, index, units)
-  relocate(s, linear(s))
-  local before = s.closed
-  if index > 0 then
-    before = units_after(s, index - 1)
-  end
+  gather(s)
+  local before = index > 0 and units_after(s, index - 1) or s.closed
   local refunded = math.min(units, before - units_after(s, index))
   local at = index * (s.width + 6)
   if index < s.pushed / 2 then
-    relocate(s, counted_up(s, 0, index, refunded) .. s.tail:sub(at + 1))
+    replace(s, counted_up(s, 0, index, refunded) .. s.tail:sub(at + 1))
   else
-    relocate(s, s.tail:sub(1, at) .. counted_up(s, index, s.pushed, -refunded))
+    replace(s, s.tail:sub(1, at) .. counted_up(s, index, s.pushed, -refunded))
     s.through = (s.through - refunded) % wrap_of(s)
   end
   s.closed = s.closed - refunded
@@ -37,10 +33,7 @@ end
 -- Removes up to `units` from the bucket that counted them at `moment`. Returns the number removed.
 local function refund_at(s, moment, group, units)
   if moment >= s.first then
-    local refunded = math.min(units, s.open)
-    if moment > s.newest then
-      refunded = 0
-    end
+    local refunded = moment > s.newest and 0 or math.min(units, s.open)
     s.open = s.open - refunded
     return refunded
   end
@@ -56,16 +49,15 @@ end
 local function refund_oldest(s, units)
   local from_closed = math.min(units, s.closed)
   if from_closed > 0 then
-    relocate(s, linear(s))
+    gather(s)
     -- The emptied buckets keep their times. Their counts are changed so that no units are left in them.
     local emptied = partition(s, units_through, from_closed)
     local left = s.closed - from_closed
-    local format = s.width == 6 and '<I6I6' or '<I6I7'
     local buckets = {}
     for index = 0, emptied - 1 do
-      buckets[index + 1] = struct.pack(format, stamp_of(s, index) % TIME_WRAP, (s.through - left) % wrap_of(s))
+      buckets[index + 1] = bucket(s, stamp_of(s, index), s.through - left)
     end
-    relocate(s, table.concat(buckets) .. s.tail:sub(emptied * (s.width + 6) + 1))
+    replace(s, table.concat(buckets) .. s.tail:sub(emptied * (s.width + 6) + 1))
     s.closed = left
   end
   local from_open = math.min(units - from_closed, s.open)
@@ -73,13 +65,4 @@ local function refund_oldest(s, units)
   return from_closed + from_open
 end
 
--- Refunds units to a series, after forgetting those that have left the window. `recorded` is -1 for the
--- oldest units.
-local function refund_series(s, now, window, group, units, recorded)
-  local used, expired, is_stepped_back = view(s, now, window)
-  forget_expired(s, now, used, expired, is_stepped_back)
-  if recorded >= 0 then
-    return refund_at(s, recorded, group, units)
-  end
-  return refund_oldest(s, units)
-end
+return {refund_at = refund_at, refund_oldest = refund_oldest}

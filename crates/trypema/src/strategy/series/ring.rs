@@ -6,16 +6,21 @@ use thin_vec::ThinVec;
 /// up to and including it. The counts are cumulative, so every query is a binary search.
 ///
 /// A bucket takes one word (32 bits of time and 32 bits of count, both wrapping) while that suffices, and two
-/// words from then on. Slot 0 holds the start of the ring, the number of buckets and their width. Every full
-/// block of 256 buckets is followed by one word, which is subtracted from each of the block's counts. So a
-/// refund changes a few hundred words at most, however many buckets follow.
+/// words from then on. Slot 0 holds the start of the ring, the numbers of buckets and their width. The newest
+/// buckets are *staged* in the slots after it, on the same cache line, and move to the ring itself together: to append a
+/// bucket to a long ring usually touches no other line. Every full block of 256 buckets is followed by one word, which
+/// is subtracted from each of the block's counts. So a refund changes a few hundred words at most, however many
+/// buckets follow.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Ring {
     slots: ThinVec<u64>,
 }
 
-/// The capacity of the first allocation, which is enough for a key with few calls.
-const FIRST_CAPACITY: usize = 4;
+/// The number of slots for staged buckets: enough for a key with few calls.
+const STAGING: usize = 6;
+
+/// The capacity up to which a ring doubles. A longer one grows by half, to waste less.
+const DOUBLES_TO: usize = 256;
 
 /// The capacity above which a ring releases memory when three quarters of it are unused.
 const SHRINK_ABOVE: usize = 16;
@@ -26,6 +31,9 @@ const BLOCK: usize = 256;
 const WIDE: u64 = 1 << 63;
 /// Set if some block has an offset to subtract.
 const HAS_OFFSETS: u64 = 1 << 62;
+/// The number of staged buckets takes three bits.
+const STAGED_SHIFT: u32 = 59;
+const STAGED: u64 = 7 << STAGED_SHIFT;
 const LEN_SHIFT: u32 = 32;
 const HALF: u64 = u32::MAX as u64;
 
@@ -37,7 +45,7 @@ impl Ring {
     /// Returns a ring of buckets, given as pairs of time and units.
     pub(super) fn of(buckets: impl ExactSizeIterator<Item = (u64, u64)>, is_wide: bool) -> Self {
         let len = buckets.len();
-        let layout = Layout { head: 0, len, capacity: len, is_wide, has_offsets: false };
+        let layout = Layout { head: 0, len, staged: 0, capacity: len, is_wide, has_offsets: false };
         let mut through = 0_u64;
         let counted = buckets.map(|(stamp, units)| {
             through = through.wrapping_add(units);
@@ -65,16 +73,43 @@ impl Ring {
 
     /// Appends a bucket. The caller has widened the ring if 32 bits are too few for it.
     pub(super) fn push(&mut self, stamp: u64, units: u64) {
-        let Layout { len, .. } = self.layout();
         let through = self.counted(stamp).through_last().wrapping_add(units);
-        if len == self.layout().capacity {
-            self.rebuild((len + len / 2).max(FIRST_CAPACITY));
+        if self.slots.is_empty() {
+            self.slots = ThinVec::with_capacity(1 + STAGING);
+            self.slots.resize(1 + STAGING, 0);
+        } else if (self.layout().staged + 1) * self.layout().width() > STAGING {
+            self.flush();
         }
-        let layout = Layout { len: len + 1, ..self.layout() };
-        self.slots[0] = layout.header();
-        let through = through.wrapping_add(self.counted(stamp).offset(len));
-        let slot = layout.slot(len);
-        if layout.is_wide {
+        let layout = self.layout();
+        let slot = layout.slot(layout.buckets());
+        self.slots[0] = Layout { staged: layout.staged + 1, ..layout }.header();
+        self.write(slot, stamp, through);
+    }
+
+    /// Moves the staged buckets to the ring.
+    fn flush(&mut self) {
+        let Layout { len, staged, capacity, .. } = self.layout();
+        if len + staged > capacity {
+            let growth = if capacity < DOUBLES_TO { capacity } else { capacity / 2 };
+            return self.rebuild((capacity + growth).max(len + 2 * staged));
+        }
+        let from = self.layout();
+        let to = Layout { len: len + staged, staged: 0, ..from };
+        let buckets = self.counted(0);
+        let mut moved = [(0, 0); STAGING];
+        for (place, index) in (len..len + staged).enumerate() {
+            // A staged count has no offset, and the one at its place in the ring may have one.
+            moved[place] = (buckets.stored_stamp(index), buckets.through(index));
+        }
+        self.slots[0] = to.header();
+        for ((stamp, through), index) in moved.into_iter().zip(len..len + staged) {
+            let through = through.wrapping_add(self.counted(0).offset(index));
+            self.write(to.slot(index), stamp, through);
+        }
+    }
+
+    fn write(&mut self, slot: usize, stamp: u64, through: u64) {
+        if self.is_wide() {
             self.slots[slot] = stamp;
             self.slots[slot + 1] = through;
         } else {
@@ -84,13 +119,21 @@ impl Ring {
 
     /// Forgets the `count` oldest buckets.
     pub(super) fn drop_front(&mut self, count: usize) {
-        let Layout { head, len, capacity, .. } = self.layout();
-        let left = len.saturating_sub(count);
+        let layout = self.layout();
+        let Layout { head, len, staged, capacity, .. } = layout;
+        let left = layout.buckets().saturating_sub(count);
         if left == 0 {
             self.slots = ThinVec::new();
             return;
         }
-        self.slots[0] = Layout { head: (head + count) % capacity, len: left, ..self.layout() }.header();
+        if count < len {
+            self.slots[0] = Layout { head: (head + count) % capacity, len: len - count, ..layout }.header();
+        } else {
+            // The staged buckets that are left move to the front.
+            let (width, gone) = (layout.width(), count - len);
+            self.slots.copy_within(1 + gone * width..1 + staged * width, 1);
+            self.slots[0] = Layout { head: 0, len: 0, staged: left, ..layout }.header();
+        }
         if capacity > SHRINK_ABOVE && left < capacity / 4 {
             self.rebuild(left * 2);
         }
@@ -100,7 +143,7 @@ impl Ring {
     pub(super) fn subtract(&mut self, index: usize, units: u64) -> usize {
         let layout = self.layout();
         let (mut index, mut words) = (index, 0);
-        while index < layout.len {
+        while index < layout.buckets() {
             words += 1;
             match layout.offset_slot(index) {
                 // All 256 buckets from `index` on are in this block: a full block never spans the end of the
@@ -127,8 +170,9 @@ impl Ring {
 
     /// Gives every bucket two words. `newest` is as for [`Ring::read`].
     pub(super) fn widen(&mut self, newest: u64) {
-        let Layout { len, capacity, is_wide, .. } = self.layout();
-        if is_wide || len == 0 {
+        let layout = self.layout();
+        let len = layout.buckets();
+        if layout.is_wide || len == 0 {
             return;
         }
         let buckets = self.counted(newest);
@@ -137,29 +181,28 @@ impl Ring {
             let after = buckets.units_after(index);
             (buckets.stamp(index), through_last - after)
         });
-        self.slots = Layout { head: 0, len, capacity, is_wide: true, has_offsets: false }.filled(counted);
+        let capacity = layout.capacity.max(len);
+        self.slots =
+            Layout { head: 0, len, staged: 0, capacity, is_wide: true, has_offsets: false }.filled(counted);
     }
 
-    /// Moves the buckets, oldest first, to an allocation for `capacity` of them.
+    /// Moves all buckets, oldest first, to an allocation for `capacity` of them. None is staged then.
     fn rebuild(&mut self, capacity: usize) {
         let old = self.layout();
-        let buckets = self.counted(0);
-        let stored_stamp = |index| {
-            let word = self.slots[old.slot(index)];
-            if old.is_wide { word } else { word >> 32 }
-        };
-        let counted = (0..old.len).map(|index| (stored_stamp(index), buckets.through(index)));
-        self.slots = Layout { head: 0, capacity, has_offsets: false, ..old }.filled(counted);
+        let (len, buckets) = (old.buckets(), self.counted(0));
+        let counted = (0..len).map(|index| (buckets.stored_stamp(index), buckets.through(index)));
+        self.slots = Layout { head: 0, len, staged: 0, capacity, has_offsets: false, ..old }.filled(counted);
     }
 
     #[inline]
     fn layout(&self) -> Layout {
         let header = self.slots.first().copied().unwrap_or(0);
         let is_wide = header & WIDE != 0;
-        let slots = self.slots.len().saturating_sub(1);
+        let slots = self.slots.len().saturating_sub(1 + STAGING);
         Layout {
             head: (header & HALF) as usize,
-            len: ((header & !(WIDE | HAS_OFFSETS)) >> LEN_SHIFT) as usize,
+            len: ((header & !(WIDE | HAS_OFFSETS | STAGED)) >> LEN_SHIFT) as usize,
+            staged: ((header & STAGED) >> STAGED_SHIFT) as usize,
             capacity: if is_wide { capacity_of::<2>(slots) } else { capacity_of::<1>(slots) },
             is_wide,
             has_offsets: header & HAS_OFFSETS != 0,
@@ -185,13 +228,21 @@ fn capacity_of<const WIDTH: usize>(slots: usize) -> usize {
 #[derive(Debug, Clone, Copy)]
 struct Layout {
     head: usize,
+    /// The number of buckets in the ring itself, which are the oldest.
     len: usize,
+    staged: usize,
     capacity: usize,
     is_wide: bool,
     has_offsets: bool,
 }
 
 impl Layout {
+    /// Returns the number of buckets.
+    #[inline]
+    fn buckets(&self) -> usize {
+        self.len + self.staged
+    }
+
     /// Returns the position of bucket `index` in the ring.
     #[inline]
     fn at(&self, index: usize) -> usize {
@@ -201,16 +252,20 @@ impl Layout {
 
     #[inline]
     fn slot(&self, index: usize) -> usize {
+        if index >= self.len {
+            return 1 + (index - self.len) * self.width();
+        }
         let at = self.at(index);
-        1 + at / BLOCK + if self.is_wide { at * 2 } else { at }
+        1 + STAGING + at / BLOCK + at * self.width()
     }
 
     /// Returns the slot of the offset that applies to bucket `index`. The last block has none if it is not
-    /// full.
+    /// full, and neither has a staged bucket.
     #[inline]
     fn offset_slot(&self, index: usize) -> Option<usize> {
         let block = self.at(index) / BLOCK;
-        (block < self.capacity / BLOCK).then_some((block + 1) * (BLOCK * self.width() + 1))
+        let has_one = index < self.len && block < self.capacity / BLOCK;
+        has_one.then_some(STAGING + (block + 1) * (BLOCK * self.width() + 1))
     }
 
     #[inline]
@@ -221,15 +276,17 @@ impl Layout {
     fn header(&self) -> u64 {
         let wide = if self.is_wide { WIDE } else { 0 };
         let has_offsets = if self.has_offsets { HAS_OFFSETS } else { 0 };
-        wide | has_offsets | ((self.len as u64) << LEN_SHIFT) | self.head as u64
+        let staged = (self.staged as u64) << STAGED_SHIFT;
+        wide | has_offsets | staged | ((self.len as u64) << LEN_SHIFT) | self.head as u64
     }
 
     /// Returns slots in this layout that start with the given pairs of time and cumulative count.
     fn filled(&self, counted: impl Iterator<Item = (u64, u64)>) -> ThinVec<u64> {
         let period = BLOCK * self.width() + 1;
-        let size = 1 + self.capacity * self.width() + self.capacity / BLOCK;
+        let size = 1 + STAGING + self.capacity * self.width() + self.capacity / BLOCK;
         let mut slots = ThinVec::with_capacity(size);
         slots.push(self.header());
+        slots.resize(1 + STAGING, 0);
         for (stamp, through) in counted {
             if self.is_wide {
                 slots.push(stamp);
@@ -237,7 +294,7 @@ impl Layout {
             } else {
                 slots.push(narrow(stamp, through));
             }
-            if slots.len().is_multiple_of(period) {
+            if (slots.len() - STAGING).is_multiple_of(period) {
                 slots.push(0);
             }
         }
@@ -257,17 +314,24 @@ pub(super) struct Buckets<'a> {
 
 impl Buckets<'_> {
     pub(super) fn len(&self) -> usize {
-        self.layout.len
+        self.layout.buckets()
+    }
+
+    /// Returns the time of bucket `index` as it is stored: the low half, if the ring is narrow.
+    #[inline]
+    fn stored_stamp(&self, index: usize) -> u64 {
+        let word = self.slots[self.layout.slot(index)];
+        if self.layout.is_wide { word } else { word >> 32 }
     }
 
     /// Returns the time of the newest call in bucket `index`.
     #[inline]
     pub(super) fn stamp(&self, index: usize) -> u64 {
-        let word = self.slots[self.layout.slot(index)];
+        let stored = self.stored_stamp(index);
         if self.layout.is_wide {
-            return word;
+            return stored;
         }
-        let age = (self.newest as u32).wrapping_sub((word >> 32) as u32);
+        let age = (self.newest as u32).wrapping_sub(stored as u32);
         self.newest.saturating_sub(u64::from(age))
     }
 

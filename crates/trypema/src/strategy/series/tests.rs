@@ -9,7 +9,7 @@ fn window_at(now: u64) -> WindowAt {
 
 fn record(series: &mut Series, now: u64, units: u64) {
     let view = series.view(window_at(now));
-    series.record(window_at(now), view, NewUnits { stamp: now, group_us: GROUP_US, units, is_late: false });
+    series.record(window_at(now), view, NewUnits { stamp: now, group_us: GROUP_US, units });
 }
 
 #[test]
@@ -45,11 +45,7 @@ fn times_beyond_32_bits_are_exact() {
     for hour in 0..24 {
         let now = 1_000_000_000_000 + hour * 3_600_000_000;
         let view = series.view(window_at(now));
-        series.record(
-            window_at(now),
-            view,
-            NewUnits { stamp: now, group_us: 1_000_000, units: 1 + hour, is_late: false },
-        );
+        series.record(window_at(now), view, NewUnits { stamp: now, group_us: 1_000_000, units: 1 + hour });
     }
     let used = |now| series.view(window_at(1_000_000_000_000 + now)).used;
     assert_eq!(used(day_us - 1), 300);
@@ -79,11 +75,7 @@ fn long_series(buckets: u64) -> Series {
     for step in 0..buckets {
         let now = step * GROUP_US;
         let view = series.view(window_at(now));
-        series.record(
-            window_at(now),
-            view,
-            NewUnits { stamp: now, group_us: GROUP_US, units: 3, is_late: false },
-        );
+        series.record(window_at(now), view, NewUnits { stamp: now, group_us: GROUP_US, units: 3 });
     }
     series
 }
@@ -198,37 +190,4 @@ fn horizons_round_up_by_little() {
         let rounded = Horizon::at_least(micros).micros();
         assert!(rounded >= micros && rounded <= micros + micros / 16, "{micros} became {rounded}");
     }
-}
-
-#[test]
-fn late_stamps_are_corrected_and_others_are_not() {
-    let late = |now, stamp, is_late| {
-        let mut series = Series::default();
-        record(&mut series, 1_000, 1);
-        let view = series.view(window_at(now));
-        series.record(window_at(now), view, NewUnits { stamp, group_us: GROUP_US, units: 1, is_late });
-        series.correct_time(now + 10);
-        series.newest()
-    };
-    assert_eq!(late(50_000, 66_000, true), 50_010);
-    assert_eq!(late(5_000, 9_000, true), 5_010);
-    assert_eq!(late(50_000, 66_000, false), 66_000);
-
-    // A lease that is counted later stays where it is, whatever joins its bucket.
-    let mut series = Series::default();
-    for (now, stamp, is_late) in [(1_000, 30_000, false), (2_000, 8_000, true)] {
-        let view = series.view(window_at(now));
-        series.record(window_at(now), view, NewUnits { stamp, group_us: GROUP_US, units: 1, is_late });
-    }
-    series.correct_time(2_500);
-    assert_eq!(series.newest(), 30_000);
-
-    // The newest time is not moved to before a closed bucket.
-    let mut series = Series::default();
-    for (now, stamp) in [(1_000, 17_000), (12_000, 28_000)] {
-        let view = series.view(window_at(now));
-        series.record(window_at(now), view, NewUnits { stamp, group_us: GROUP_US, units: 1, is_late: true });
-    }
-    series.correct_time(13_000);
-    assert_eq!((series.newest(), series.view(window_at(13_000)).used), (17_000, 2));
 }

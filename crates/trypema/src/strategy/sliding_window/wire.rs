@@ -9,7 +9,7 @@ impl Wire for SlidingWindow {
     const LUA: LuaSource = LuaSource {
         quick: include_str!("../quick/sliding_window.lua"),
         quick_refund: include_str!("../quick/refund/sliding_window.lua"),
-        ..LuaSource::of(include_str!("../sliding_window.lua"))
+        ..LuaSource::of(b'W', include_str!("../sliding_window.lua"))
     };
 
     fn write_limit(limit: &SlidingWindowLimit, _: Timestamp, out: &mut Vec<u8>) {

@@ -113,7 +113,7 @@ fn apply_returns(limit: &SuppressedLimit, state: &mut SuppressedState, now: Time
         let view = observed.view(window);
         let units = params.reported.min(MAX_EXACT.saturating_sub(view.used));
         let group_us = limit.window.group_us;
-        observed.record(window, view, NewUnits { stamp: window.now, group_us, units, is_late: false });
+        observed.record(window, view, NewUnits { stamp: window.now, group_us, units });
     }
 }
 

@@ -4,16 +4,13 @@ use super::{Suppressed, SuppressedLimit, SuppressedOutcome, Zone};
 use crate::clock::Timestamp;
 use crate::decision::NEVER;
 use crate::strategy::series::View;
-use crate::strategy::wire::{LuaSource, QUICK_SERIES, SERIES};
+use crate::strategy::wire::LuaSource;
 use crate::strategy::{Call, ReplyReader, Wire, put_count, put_number};
 
 impl Wire for Suppressed {
     const LUA: LuaSource = LuaSource {
-        base: SERIES,
-        lease: include_str!("lease.lua"),
-        quick_base: QUICK_SERIES,
         quick: include_str!("../quick/suppressed.lua"),
-        ..LuaSource::of(include_str!("../suppressed.lua"))
+        ..LuaSource::of(b'S', include_str!("../suppressed.lua"))
     };
 
     fn write_limit(limit: &SuppressedLimit, _: Timestamp, out: &mut Vec<u8>) {

@@ -1,11 +1,5 @@
 -- debt: the twin of debt.rs, for debts and pending tokens. Change both or neither.
 
--- The largest number of pending entries. Beyond it, the two closest are merged.
-local MAX_PENDING = 8
-
--- The number of units at which an overdrawn debt saturates.
-local MAX_EXACT = 2 ^ 53 - 1
-
 -- Returns the part of `owed` that is left after `elapsed`. Where the product is inexact, it is larger than any debt.
 local function drained(l, owed, elapsed)
   return math.max(0, owed - elapsed * l.drain)
@@ -96,7 +90,7 @@ local function falls_to(l, due, at, room, most, pending)
     local stamp = pending[i].stamp
     if stamp > at then
       if left[i] <= room then
-        local moment = from + math.ceil(math.max(0, due - (room - left[i])) / l.drain)
+        local moment = from + ceil(math.max(0, due - (room - left[i])) / l.drain)
         if moment <= stamp then
           return moment
         end
@@ -105,7 +99,7 @@ local function falls_to(l, due, at, room, most, pending)
       from = stamp
     end
   end
-  return from + math.ceil(math.max(0, due - room) / l.drain)
+  return from + ceil(math.max(0, due - room) / l.drain)
 end
 
 -- Removes up to `tokens` that become due at or after `stamp`. Returns the number removed. Later entries are
@@ -126,3 +120,8 @@ local function remove_pending(list, stamp, tokens)
   end
   return tokens - left
 end
+
+return {
+  drained = drained, scaled = scaled, is_more = is_more, units_of = units_of, insert_pending = insert_pending,
+  falls_to = falls_to, remove_pending = remove_pending,
+}

@@ -5,7 +5,7 @@ use super::limits::{Rate, TokenLimit};
 use crate::units::MAX_EXACT;
 
 /// The largest number of pending entries. Beyond it, the two closest are merged.
-const MAX_PENDING: usize = 8;
+pub(in crate::strategy) const MAX_PENDING: usize = 8;
 
 /// A debt at some moment, with the rate by which it was counted.
 ///

@@ -1,18 +1,17 @@
 //! The fast path for one limit without pending units.
 
 use super::debt::Debt;
-use super::state::Debts;
+use super::state::{Debts, OneDebt};
 use super::{PerLimit, TokenBucketLimits, TokenBucketOutcome, TokenBucketState, TokenLimit};
-use crate::clock::Span;
 use crate::strategy::Call;
 use crate::strategy::origin::CountId;
 
 /// A bucket of one limit.
 pub(super) struct SingleLimit<'a> {
     limit: &'a TokenLimit,
-    pub(super) last: u64,
-    pub(super) debt: Debt,
-    pub(super) count: CountId,
+    last: u64,
+    debt: Debt,
+    count: CountId,
 }
 
 impl<'a> SingleLimit<'a> {
@@ -38,34 +37,28 @@ impl<'a> SingleLimit<'a> {
         TokenBucketOutcome { is_stepped_back, ..self.outcome(at, due, call) }
     }
 
-    /// Takes at the earliest moment of `span`, if every other moment of it has the same result.
+    /// Decides a take. Returns the outcome and the debt that it leaves, unless the clock went back too far.
     #[inline(always)]
-    pub(super) fn take_within(&mut self, span: Span, cost: u64) -> Option<TokenBucketOutcome> {
-        let (earliest, latest) = (span.earliest.as_micros(), span.latest.as_micros());
-        if self.last > earliest + self.limit.refill_us {
+    pub(super) fn take(&self, call: Call) -> Option<(TokenBucketOutcome, OneDebt)> {
+        let now = call.now.as_micros();
+        if self.last > now + self.limit.refill_us {
             return None;
         }
-        let at = earliest.max(self.last);
+        let at = now.max(self.last);
         let due = self.due(at);
-        let outcome = self.outcome(at, due, Call::new(span.earliest, cost));
-        if earliest != latest {
-            let due_at_latest = self.due(latest);
-            let is_certain =
-                if outcome.is_admitted { due_at_latest > 0 } else { !self.limit.has(due_at_latest, cost) };
-            if !is_certain {
-                return None;
-            }
+        let outcome = self.outcome(at, due, call);
+        if !outcome.is_admitted || call.cost == 0 {
+            return Some((outcome, OneDebt::new(self.last, self.debt, self.count)));
         }
-        if outcome.is_admitted && cost > 0 {
-            if self.debt.is_none() {
-                self.count = CountId::begun_at(at);
-            } else if !self.debt.is_whole(self.limit, 0) {
-                self.count = self.count.next();
-            }
-            self.last = at;
-            self.debt = Debt::new(self.limit, due + self.limit.units(cost));
-        }
-        Some(outcome)
+        let count = if self.debt.is_none() {
+            CountId::begun_at(at)
+        } else if self.debt.is_whole(self.limit, 0) {
+            self.count
+        } else {
+            self.count.next()
+        };
+        let debt = Debt::new(self.limit, due + self.limit.units(call.cost));
+        Some((outcome, OneDebt::new(at, debt, count)))
     }
 
     #[inline(always)]

@@ -8,10 +8,9 @@ use crate::units::MAX_EXACT;
 
 impl Wire for TokenBucket {
     const LUA: LuaSource = LuaSource {
-        base: include_str!("debt.lua"),
         quick: include_str!("../quick/token_bucket.lua"),
         quick_refund: include_str!("../quick/refund/token_bucket.lua"),
-        ..LuaSource::of(include_str!("../token_bucket.lua"))
+        ..LuaSource::of(b'T', include_str!("../token_bucket.lua"))
     };
 
     /// A short suffix: it makes the name of a usual key, such as `trypema:{user_123}:tokens`, 8 bytes shorter

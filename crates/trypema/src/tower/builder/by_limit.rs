@@ -11,6 +11,7 @@ use super::super::key::KeyExtractor;
 use super::super::layer::RateLimitLayer;
 use super::RateLimitLayerBuilder;
 use crate::http::{Quota, QuotaUnit, StaticHeaders};
+use crate::provider::Provider;
 use crate::rate_limiter::RateLimiter;
 use crate::rules::REQUESTS;
 use crate::strategy::{Limit, TokenBucketLimits, TokenLimit};
@@ -102,8 +103,10 @@ impl RateLimitLayerBuilder<ByLimit> {
     /// Without a limiter, the layer creates its own for a million keys. Beyond that number, new keys share
     /// counters.
     pub fn limiter(mut self, limiter: Arc<RateLimiter>) -> Self {
-        self.settings.counters =
-            Some(CounterStore { limiter, location: CounterLocation::Shared(|limiter| limiter.local()) });
+        self.settings.counters = Some(CounterStore {
+            limiter,
+            location: CounterLocation::Shared(|limiter| Provider::Local(limiter.local())),
+        });
         self
     }
 
@@ -114,8 +117,10 @@ impl RateLimitLayerBuilder<ByLimit> {
     #[cfg(feature = "_redis")]
     #[cfg_attr(docsrs, doc(cfg(any(feature = "redis-tokio", feature = "redis-smol"))))]
     pub fn redis(mut self, limiter: Arc<RateLimiter>) -> Self {
-        self.settings.counters =
-            Some(CounterStore { limiter, location: CounterLocation::Shared(|limiter| limiter.redis()) });
+        self.settings.counters = Some(CounterStore {
+            limiter,
+            location: CounterLocation::Shared(|limiter| Provider::Redis(limiter.redis())),
+        });
         self
     }
 
@@ -125,8 +130,10 @@ impl RateLimitLayerBuilder<ByLimit> {
     #[cfg(feature = "_redis")]
     #[cfg_attr(docsrs, doc(cfg(any(feature = "redis-tokio", feature = "redis-smol"))))]
     pub fn hybrid(mut self, limiter: Arc<RateLimiter>) -> Self {
-        self.settings.counters =
-            Some(CounterStore { limiter, location: CounterLocation::Shared(|limiter| limiter.hybrid()) });
+        self.settings.counters = Some(CounterStore {
+            limiter,
+            location: CounterLocation::Shared(|limiter| Provider::Hybrid(limiter.hybrid())),
+        });
         self
     }
 

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::decision::Decision;
 use crate::http::{ErrorCode, Policy, QuotaUnit, StaticHeaders};
+use crate::provider::Provider;
 use crate::rate_limiter::RateLimiter;
 use crate::rules::{SelectProvider, counter};
 use crate::strategy::Limit;
@@ -69,9 +70,11 @@ impl LimitEnforcer {
             CounterLocation::OwnLimiter if options.count_when == CountWhen::Before => {
                 self.check_in_own_limiter(key.bytes(&mut [0; 9]), options)
             }
-            CounterLocation::OwnLimiter => {
-                self.check_in_provider(|limiter| limiter.local(), key.as_str().to_owned(), options)
-            }
+            CounterLocation::OwnLimiter => self.check_in_provider(
+                |limiter| Provider::Local(limiter.local()),
+                key.as_str().to_owned(),
+                options,
+            ),
             CounterLocation::Shared(select) => {
                 self.check_in_provider(select, self.counter(key.as_str()), options)
             }

@@ -58,7 +58,7 @@ fn fail_is_an_error_once_the_lease_is_over() {
         }
         let tried = S::hybrid(&orphan.rl).try_take(&key("ann"), &orphan.limit, 1);
         assert!(tried.is_none(), "{}: it cannot be answered", S::NAME);
-        assert!(wait_for(S::hybrid(&orphan.rl).reserve(&key("ann"), &orphan.limit, 1)).is_err());
+        assert!(wait_for(S::hybrid(&orphan.rl).take_with_receipt(&key("ann"), &orphan.limit, 1)).is_err());
         assert!(wait_for(S::hybrid(&orphan.rl).take_up_to(&key("ann"), &orphan.limit, 1)).is_err());
         assert!(wait_for(S::hybrid(&orphan.rl).reset(&key("ann"))).is_err());
     }

@@ -9,7 +9,7 @@ use trypema::strategy::{
 };
 use trypema_testkit::random::Random;
 use trypema_testkit::simulator::fleet::{
-    Fault, Favourite, Fleet, Journal, Legal, Measures, Mishap, Network, Offer, Traffic,
+    Fault, Favourite, Fleet, HasInvariant, Journal, Measures, Network, Offer, ScheduledFault, Traffic,
 };
 
 const SECOND_US: u64 = 1_000_000;
@@ -28,10 +28,10 @@ struct Run {
 }
 
 impl Run {
-    fn of<S: Legal>(limit: &S::Limit, traffic: &Traffic) -> Self {
+    fn of<S: HasInvariant>(limit: &S::Limit, traffic: &Traffic) -> Self {
         let fleet = Fleet::<S>::new(limit.clone()).instances(traffic.instances as usize).network(NETWORK);
         let fleet = Fleet { sample_us: 10_000, ..fleet }.run(traffic.offers());
-        assert_eq!(S::law(limit).broken_by(&fleet.of_key(0)), None, "{} under {limit:?}", S::NAME);
+        assert_eq!(S::invariant(limit).violation_in(&fleet.of_key(0)), None, "{} under {limit:?}", S::NAME);
         let exact = fleet.decided_exactly::<S>(limit);
         let measures = Measures::of::<S>(limit, &fleet);
         Self { strategy: S::NAME, fleet, exact, measures }
@@ -177,15 +177,16 @@ impl HeldUp {
 
     /// Returns the share of calls that the fleet denies, less the share that one exact limiter denies, and the largest
     /// share of the limit that was held.
-    fn excess<S: Legal>(&self, capacity: u64, limit: &S::Limit) -> [f64; 2] {
-        let freeze =
-            |stall: &Stall| Mishap { after_us: stall.from_us, fault: Fault::Freeze { for_us: stall.for_us } };
-        let mishaps = self.stalls.iter().map(freeze).collect();
+    fn excess<S: HasInvariant>(&self, capacity: u64, limit: &S::Limit) -> [f64; 2] {
+        let freeze = |stall: &Stall| ScheduledFault {
+            after_us: stall.from_us,
+            fault: Fault::Freeze { for_us: stall.for_us },
+        };
+        let faults = self.stalls.iter().map(freeze).collect();
         let fleet = Fleet::<S>::new(limit.clone()).instances(20).network(NETWORK);
-        let fleet =
-            Fleet { mishaps, deadline_us: 5 * SECOND_US, seed: self.seed, sample_us: 10_000, ..fleet };
+        let fleet = Fleet { faults, deadline_us: 5 * SECOND_US, seed: self.seed, sample_us: 10_000, ..fleet };
         let journal = fleet.run(self.offers().into_iter());
-        assert_eq!(S::law(limit).broken_by(&journal.of_key(0)), None);
+        assert_eq!(S::invariant(limit).violation_in(&journal.of_key(0)), None);
         let measures = Measures::of::<S>(limit, &journal);
         let excess = (measures.exact as f64 - measures.admitted as f64) / measures.calls as f64;
         let exact = 1.0 - measures.exact as f64 / measures.calls as f64;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use trypema::strategy::{Absolute, AbsoluteLimit};
-use trypema_testkit::simulator::fleet::{Fleet, Legal, LocalClock, Network, Offer, chaos};
+use trypema_testkit::simulator::fleet::{Fleet, HasInvariant, LocalClock, Network, Offer, chaos};
 
 /// The number of seeds in CI. `cargo xtask simulate hybrid --seeds N` runs more.
 const SEEDS: u64 = 10_000;
@@ -46,7 +46,7 @@ fn clocks_beyond_the_provided_drift_are_caught() {
         let offers = first.map(|n| offer(n * 50)).chain(last.map(|n| offer(150_000 + n * 50)));
         let offers = offers.chain(next.map(|n| offer(10_120_000 + n * 50)));
         let journal = fleet.network(Network::of_millis(0, 1)).run(offers);
-        Absolute::law(&limit).broken_by(&journal.of_key(0))
+        Absolute::invariant(&limit).violation_in(&journal.of_key(0))
     };
     assert_eq!(broken_at(-1_000), None);
     assert_ne!(broken_at(-500_000), None);

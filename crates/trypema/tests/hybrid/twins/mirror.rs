@@ -72,7 +72,7 @@ impl<M: RedisStrategy<Strategy: Leasable>> Mirror<M> {
             Verb::Postpaid(cost) => self.decide(&limit, Call::new(now, cost).postpaid(), true),
             Verb::Debit(cost) => self.decide(&limit, Call::new(now, cost).debit(), true),
             Verb::Peek(cost) => self.decide(&limit, Call::new(now, cost), false),
-            Verb::Reserve(cost) => self.reserve(&limit, Call::new(now, cost)),
+            Verb::Reserve(cost) => self.take_with_receipt(&limit, Call::new(now, cost)),
             Verb::Refund(index) => self.refund(&limit, now, index),
             Verb::RefundUnits(units) => self.give_back(&limit, Refund { now, units, recorded: None }),
             Verb::Reset => {
@@ -131,7 +131,7 @@ impl<M: RedisStrategy<Strategy: Leasable>> Mirror<M> {
         outcome
     }
 
-    fn reserve(&mut self, limit: &<CoreOf<M> as Strategy>::Limit, call: Call) -> String {
+    fn take_with_receipt(&mut self, limit: &<CoreOf<M> as Strategy>::Limit, call: Call) -> String {
         let outcome = self.outcome(limit, call, true);
         self.note(limit, outcome.clone(), call.now);
         let is_taken = CoreOf::<M>::is_admitted(&outcome) && call.cost > 0;

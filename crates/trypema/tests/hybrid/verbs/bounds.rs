@@ -36,7 +36,8 @@ fn every_key_in_redis_has_a_time_to_live() {
         };
         call_until_leased::<S>(&rl, "ann", &limit);
         all_die(&mut control, 2, "a lease");
-        let receipt = wait_for(S::hybrid(&rl).reserve(&key("ann"), &limit, 1)).unwrap().receipt.unwrap();
+        let receipt =
+            wait_for(S::hybrid(&rl).take_with_receipt(&key("ann"), &limit, 1)).unwrap().receipt.unwrap();
         call_until_leased::<S>(&other, "ann", &limit);
         scene.clock.advance(SYNC * 2);
         wait_for(S::hybrid(&rl).refund(&key("ann"), &limit, &receipt)).unwrap();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use trypema::clock::Clock;
 use trypema::hybrid::HybridReceipt;
 use trypema::strategy::Concurrency;
-use trypema::{ConcurrencyLimit, Decision, RateLimiter};
+use trypema::{ConcurrencyLimit, Decision, Limit, RateLimiter};
 use trypema_testkit::blocking::{key, wait_for};
 use trypema_testkit::subject::HybridStrategy;
 use trypema_testkit::trace::{
@@ -25,7 +25,8 @@ fn a_release_is_seen_by_every_instance_at_once() {
     let scene = Scene::start();
     let (ann, limit) = (key("ann"), limit(2));
     let [holder, other] = [scene.instance(), scene.instance()];
-    let receipt = wait_for(holder.hybrid().concurrency().reserve(&ann, &limit, 2)).unwrap().receipt.unwrap();
+    let receipt =
+        wait_for(holder.hybrid().concurrency().take_with_receipt(&ann, &limit, 2)).unwrap().receipt.unwrap();
     for rl in [&holder, &other] {
         let denied = take::<Concurrency>(rl, "ann", &limit, 1);
         assert_eq!((denied.is_allowed(), denied.retry_after()), (false, Some(Duration::from_secs(1))));
@@ -80,7 +81,7 @@ fn seen(decision: &Decision) -> Answer {
 
 impl Provider for OnHybrid {
     fn call(&mut self, call: TimedCall<'_>) -> Result<Answer, Unsupported> {
-        let trypema::Limit::Concurrency(limit) = &call.limit.limit else {
+        let Limit::Concurrency(limit) = &call.limit.limit else {
             return Err(Unsupported("another strategy"));
         };
         self.scene.clock.set(call.now);
@@ -95,7 +96,7 @@ impl Provider for OnHybrid {
                 seen(&granted.decision).headed(Head::Granted(granted.units))
             }
             Verb::Reserve { cost, name, lease: Duration::ZERO } => {
-                let reserved = wait_for(units.reserve(&key, limit, *cost)).unwrap();
+                let reserved = wait_for(units.take_with_receipt(&key, limit, *cost)).unwrap();
                 self.receipts.extend(reserved.receipt.map(|receipt| (name.clone(), receipt)));
                 seen(&reserved.decision).with_time("stamp", Duration::ZERO)
             }
@@ -117,7 +118,7 @@ impl Provider for OnHybrid {
 /// Whether the hybrid provider has every verb of a trace of this strategy.
 fn is_playable(trace: &Trace) -> bool {
     trace.lines.iter().all(|line| match &line.what {
-        What::Limit(limit) => matches!(limit.limit, trypema::Limit::Concurrency(_)),
+        What::Limit(limit) => matches!(limit.limit, Limit::Concurrency(_)),
         What::Step(step) => match &step.verb {
             Verb::Reserve { lease, .. } => lease.is_zero(),
             verb => !matches!(verb, Verb::ReservePostpaid { .. } | Verb::Forget),

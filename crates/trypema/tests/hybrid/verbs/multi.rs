@@ -112,13 +112,13 @@ fn neither_is_spent_if_redis_is_gone() {
 fn receipts_give_everything_back_once() {
     let pair = Pair::start();
     let checks = pair.checks(2, 7);
-    let reserved = wait_for(pair.rl.hybrid().reserve_all(&checks)).unwrap();
+    let reserved = wait_for(pair.rl.hybrid().take_all_with_receipts(&checks)).unwrap();
     assert!(reserved.is_allowed && reserved.receipts.iter().all(Option::is_some));
     for _ in 0..2 {
         wait_for(pair.rl.hybrid().refund_all(&checks, &reserved.receipts)).unwrap();
     }
     assert_eq!(pair.used(), [pair.taken, 0]);
-    let denied = wait_for(pair.rl.hybrid().reserve_all(&pair.checks(1, CAPACITY + 1))).unwrap();
+    let denied = wait_for(pair.rl.hybrid().take_all_with_receipts(&pair.checks(1, CAPACITY + 1))).unwrap();
     assert!(!denied.is_allowed && denied.receipts.iter().all(Option::is_none));
 }
 

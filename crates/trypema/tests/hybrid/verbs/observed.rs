@@ -69,13 +69,13 @@ fn reservations_and_parts_are_told_once() {
         let told = |what: &str, expected: &[(u64, bool)]| {
             assert_eq!(recorder.drain(), expected, "{} {what}", S::NAME);
         };
-        wait_for(S::hybrid(&rl).reserve(&ann, &limit, 2)).unwrap();
+        wait_for(S::hybrid(&rl).take_with_receipt(&ann, &limit, 2)).unwrap();
         told("a cold reservation", &[(2, true)]);
         wait_for(S::hybrid(&rl).take_up_to(&ann, &limit, 2)).unwrap();
         told("a cold part", &[(2, true)]);
         call_until_leased::<S>(&rl, "ann", &limit);
         recorder.drain();
-        let reserved = wait_for(S::hybrid(&rl).reserve(&ann, &limit, 1)).unwrap();
+        let reserved = wait_for(S::hybrid(&rl).take_with_receipt(&ann, &limit, 1)).unwrap();
         told("a leased reservation", &[(1, true)]);
         wait_for(S::hybrid(&rl).refund(&ann, &limit, &reserved.receipt.unwrap())).unwrap();
         told("a refund", &[]);

@@ -19,7 +19,7 @@ fn what_came_out_of_a_lease_goes_back_to_it_once() {
         let taken = call_until_leased::<S>(&rl, "ann", &limit);
         let before = held::<S>(&rl, "ann");
         let calls = scene.calls();
-        let reserved = wait_for(S::hybrid(&rl).reserve(&ann, &limit, 2)).unwrap();
+        let reserved = wait_for(S::hybrid(&rl).take_with_receipt(&ann, &limit, 2)).unwrap();
         assert!(S::core(&reserved.decision).is_allowed(), "{}", S::NAME);
         assert_eq!((held::<S>(&rl, "ann"), scene.calls()), (before - 2, calls), "{}", S::NAME);
         let receipt = reserved.receipt.unwrap();
@@ -44,7 +44,7 @@ fn what_was_leased_for_a_call_goes_back_too() {
         let (rl, limit, ann) = (scene.instance(), S::limit(CAPACITY, WINDOW), key("ann"));
         let taken = call_until_leased::<S>(&rl, "ann", &limit);
         let cost = held::<S>(&rl, "ann") + 10;
-        let reserved = wait_for(S::hybrid(&rl).reserve(&ann, &limit, cost)).unwrap();
+        let reserved = wait_for(S::hybrid(&rl).take_with_receipt(&ann, &limit, cost)).unwrap();
         assert!(S::core(&reserved.decision).is_allowed());
         let receipt = reserved.receipt.unwrap();
         assert_eq!(receipt.units(), cost, "{}", S::NAME);
@@ -62,7 +62,7 @@ fn a_receipt_outlives_its_lease() {
         let scene = Scene::start();
         let (rl, limit, ann) = (scene.instance(), S::limit(CAPACITY, WINDOW), key("ann"));
         let taken = call_until_leased::<S>(&rl, "ann", &limit);
-        let receipt = wait_for(S::hybrid(&rl).reserve(&ann, &limit, 1)).unwrap().receipt.unwrap();
+        let receipt = wait_for(S::hybrid(&rl).take_with_receipt(&ann, &limit, 1)).unwrap().receipt.unwrap();
         scene.clock.advance(SYNC * 2);
         assert_eq!(held::<S>(&rl, "ann"), 0, "{}: its lease is over", S::NAME);
         assert_eq!(wait_for(S::hybrid(&rl).refund(&ann, &limit, &receipt)).unwrap(), 1, "{}", S::NAME);
@@ -80,13 +80,13 @@ fn a_cold_reservation_is_that_of_redis() {
     fn is_plain<S: HybridStrategy>() {
         let scene = Scene::start();
         let (rl, limit, ann) = (scene.instance(), S::limit(CAPACITY, WINDOW), key("ann"));
-        let receipt = wait_for(S::hybrid(&rl).reserve(&ann, &limit, 7)).unwrap().receipt.unwrap();
+        let receipt = wait_for(S::hybrid(&rl).take_with_receipt(&ann, &limit, 7)).unwrap().receipt.unwrap();
         assert_eq!((receipt.units(), used::<S>(&rl, "ann", &limit)), (7, 7), "{}", S::NAME);
         let refund = || wait_for(S::hybrid(&rl).refund(&ann, &limit, &receipt)).unwrap();
         assert_eq!((refund(), refund()), (7, 0), "{}", S::NAME);
         assert_eq!(used::<S>(&rl, "ann", &limit), 0, "{}", S::NAME);
         for cost in [0, 3 * CAPACITY] {
-            let nothing = wait_for(S::hybrid(&rl).reserve(&ann, &limit, cost)).unwrap();
+            let nothing = wait_for(S::hybrid(&rl).take_with_receipt(&ann, &limit, cost)).unwrap();
             assert!(nothing.receipt.is_none(), "{} cost {cost}", S::NAME);
         }
     }
@@ -100,7 +100,7 @@ fn a_reset_forgets_all_and_voids_receipts() {
         let scene = Scene::start();
         let (rl, limit, ann) = (scene.instance(), S::limit(CAPACITY, WINDOW), key("ann"));
         call_until_leased::<S>(&rl, "ann", &limit);
-        let receipt = wait_for(S::hybrid(&rl).reserve(&ann, &limit, 1)).unwrap().receipt.unwrap();
+        let receipt = wait_for(S::hybrid(&rl).take_with_receipt(&ann, &limit, 1)).unwrap().receipt.unwrap();
         assert!(wait_for(S::hybrid(&rl).reset(&ann)).unwrap(), "{}", S::NAME);
         assert_eq!(held::<S>(&rl, "ann"), 0, "{}", S::NAME);
         assert_eq!(used::<S>(&rl, "ann", &limit), 0, "{}", S::NAME);
@@ -183,7 +183,8 @@ fn a_receipt_that_is_older_than_its_window_gives_nothing_back() {
     let limit = AbsoluteLimit::new(rate, window, RateGroupSizeMs::try_from(1_000).unwrap());
     scene.clock.advance(Duration::from_millis(850));
     call_until_leased::<Absolute>(&rl, "ann", &limit);
-    let reserve = |_| wait_for(rl.hybrid().absolute().reserve(&ann, &limit, 1)).unwrap().receipt.unwrap();
+    let reserve =
+        |_| wait_for(rl.hybrid().absolute().take_with_receipt(&ann, &limit, 1)).unwrap().receipt.unwrap();
     let receipts: Vec<_> = (0..30).map(reserve).collect();
     scene.clock.advance(Duration::from_millis(400));
     release(&rl);

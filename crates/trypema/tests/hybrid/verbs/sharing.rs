@@ -117,16 +117,16 @@ impl<S: HybridStrategy> Crowd<'_, S> {
                 )
             }
             9 => wait_for(S::hybrid(rl).take_up_to(&ann, limit, 3 * cost)).unwrap().units,
-            _ => self.reserve(rl, cost),
+            _ => self.take_with_receipt(rl, cost),
         };
         let at_us = self.scene.clock.now().as_micros();
         self.journal.0.push(Admitted { at_us, units });
     }
 
     /// Reserves `cost` units and refunds even costs immediately. Returns the units spent.
-    fn reserve(&self, rl: &RateLimiter, cost: u64) -> u64 {
+    fn take_with_receipt(&self, rl: &RateLimiter, cost: u64) -> u64 {
         let ann = key("ann");
-        let reserved = wait_for(S::hybrid(rl).reserve(&ann, &self.limit, cost)).unwrap();
+        let reserved = wait_for(S::hybrid(rl).take_with_receipt(&ann, &self.limit, cost)).unwrap();
         match reserved.receipt {
             Some(receipt) if cost.is_multiple_of(2) => {
                 wait_for(S::hybrid(rl).refund(&ann, &self.limit, &receipt)).unwrap();

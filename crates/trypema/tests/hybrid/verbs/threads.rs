@@ -28,7 +28,7 @@ fn take_until_denied<S: HybridStrategy>(rl: &RateLimiter, limit: &S::Limit) -> u
     for call in 0.. {
         if call % 7 == 0 {
             // A refunded reservation does not count as admitted.
-            let reserved = wait_for(S::hybrid(rl).reserve(&ann, limit, 1)).unwrap();
+            let reserved = wait_for(S::hybrid(rl).take_with_receipt(&ann, limit, 1)).unwrap();
             if let Some(receipt) = reserved.receipt {
                 // A bucket may refund less than the unit, because it has refilled since.
                 assert!(wait_for(S::hybrid(rl).refund(&ann, limit, &receipt)).unwrap() <= 1, "{}", S::NAME);

@@ -49,7 +49,7 @@ impl Scene {
         let asked: Vec<Asked> = chosen.iter().map(&mut costing).collect();
         let local = self.rl.local();
         let answer = match random.below(4) {
-            0 => local.reserve_all(&checks(&asked)).unwrap(),
+            0 => local.take_all_with_receipts(&checks(&asked)).unwrap(),
             _ => local.take_all(&checks(&asked)).unwrap(),
         };
         // Half of the reservations are refunded, but none of attempts: while one was held, another thread's

@@ -158,7 +158,7 @@ fn concurrency_holds_its_limit_whoever_releases() {
                 continue;
             }
             let units = random.between(1, limit.limit + 1);
-            if let Some(receipt) = subject.reserve("ann", &limit, units, 0).receipt {
+            if let Some(receipt) = subject.take_with_receipt("ann", &limit, units, 0).receipt {
                 holders.push(Holder { receipt, units, until_us: now_us + limit.hold_us });
             }
             let held: u64 = holders.iter().filter(|one| one.until_us > now_us).map(|one| one.units).sum();

@@ -24,7 +24,7 @@ struct Lease {
 fn leases<M: LocalStrategy>(limit: &M::Limit, random: &mut Random) -> Vec<Lease> {
     let clock = Arc::new(ManualClock::default());
     let limits = RateLimiter::builder().clock(clock.clone()).build().unwrap();
-    let limiter = M::limiter(&limits);
+    let limiter = limits.local().limiter::<M::Strategy>();
     let core = M::limit(limit);
     let longest_us = M::spans_us(limit).into_iter().max().unwrap();
     let mut list = Vec::new();
@@ -33,7 +33,7 @@ fn leases<M: LocalStrategy>(limit: &M::Limit, random: &mut Random) -> Vec<Lease>
         clock.advance(Duration::from_micros(random.below(forward_us + 1)));
         let lease_us = random.pick(&[0, 1, longest_us / 10, longest_us, 3 * longest_us]);
         let cost = random.between(1, M::capacity(limit).max(1));
-        let reservation = limiter.reserve_for("ann", &core, cost, Duration::from_micros(lease_us));
+        let reservation = limiter.take_with_receipt_for("ann", &core, cost, Duration::from_micros(lease_us));
         if let Some(receipt) = reservation.receipt {
             let granted_us = clock.now().as_micros();
             // Without a lease, units are spent immediately. A token bucket then dates the receipt by the time

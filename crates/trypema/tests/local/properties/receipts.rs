@@ -21,7 +21,7 @@ fn under_many_limits<M: LocalStrategy>(law: impl Fn(&mut LocalSubject<M>, &M::Li
 
 fn a_repeated_receipt_changes_nothing<M: LocalStrategy>() {
     under_many_limits::<M>(|subject, limit, capacity| {
-        let receipt = subject.reserve(KEYS[0], limit, capacity, 0).receipt.unwrap();
+        let receipt = subject.take_with_receipt(KEYS[0], limit, capacity, 0).receipt.unwrap();
         assert_eq!(subject.refund(KEYS[1], limit, receipt), 0, "{limit:?}: another key's receipt");
         assert_eq!(subject.refund(KEYS[0], limit, receipt), capacity, "{limit:?}: the first time");
         subject.take(KEYS[0], limit, capacity);
@@ -38,7 +38,7 @@ for_every_strategy!(a_repeated_receipt_changes_nothing);
 
 fn a_receipt_from_before_a_reset_gives_nothing_back<M: LocalStrategy>() {
     under_many_limits::<M>(|subject, limit, capacity| {
-        let receipt = subject.reserve(KEYS[0], limit, capacity, 0).receipt.unwrap();
+        let receipt = subject.take_with_receipt(KEYS[0], limit, capacity, 0).receipt.unwrap();
         subject.reset(KEYS[0]);
         subject.take(KEYS[0], limit, capacity);
         assert_eq!(

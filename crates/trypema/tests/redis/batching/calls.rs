@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use trypema::strategy::{Strategy, Wire};
+use trypema::strategy::{Strategy, Wire, for_each_strategy};
 use trypema::{RateLimiter, local, redis};
 use trypema_testkit::blocking::key;
 use trypema_testkit::random::Random;
@@ -62,6 +62,31 @@ fn decided<S: Strategy>(decision: &S::Decision<'_>) -> Option<Decided> {
     })
 }
 
+macro_rules! dispatch {
+    ($($number:literal $type:ident $name:ident $limit:ident;)+) => {
+        const STRATEGIES: u64 = [$($number),+].len() as u64;
+
+        impl Call {
+            pub(crate) async fn on_redis(self, rl: &RateLimiter, limits: &[Limits; 2]) -> Told {
+                let (redis, limits) = (rl.redis(), &limits[self.limit]);
+                match self.strategy + 1 {
+                    $($number => self.ask_redis(redis.$name(), &limits.$name).await,)+
+                    _ => unreachable!("no such strategy"),
+                }
+            }
+
+            pub(crate) fn on_local(self, rl: &RateLimiter, limits: &[Limits; 2]) -> Told {
+                let (local, limits) = (rl.local(), &limits[self.limit]);
+                match self.strategy + 1 {
+                    $($number => self.ask_local(local.$name(), &limits.$name),)+
+                    _ => unreachable!("no such strategy"),
+                }
+            }
+        }
+    };
+}
+for_each_strategy! { [dispatch] }
+
 impl Call {
     /// Half of the calls repeat the previous one, as in production, where many callers share a limit.
     pub(crate) fn random(random: &mut Random, last: Option<Self>) -> Self {
@@ -79,37 +104,11 @@ impl Call {
             _ => Verb::Take,
         };
         Self {
-            strategy: random.below(7),
+            strategy: random.below(STRATEGIES),
             verb,
             name: random.pick(&NAMES),
             limit: random.below(2) as usize,
             cost: random.pick(&[0, 1, 1, 1, 2, 3, 7, 10, 25]),
-        }
-    }
-
-    pub(crate) async fn on_redis(self, rl: &RateLimiter, limits: &[Limits; 2]) -> Told {
-        let (redis, limits) = (rl.redis(), &limits[self.limit]);
-        match self.strategy {
-            0 => self.ask_redis(redis.absolute(), &limits.absolute).await,
-            1 => self.ask_redis(redis.suppressed(), &limits.suppressed).await,
-            2 => self.ask_redis(redis.token_bucket(), &limits.token_bucket).await,
-            3 => self.ask_redis(redis.sliding_window(), &limits.sliding_window).await,
-            4 => self.ask_redis(redis.fixed_window(), &limits.fixed_window).await,
-            5 => self.ask_redis(redis.abuse(), &limits.abuse).await,
-            _ => self.ask_redis(redis.concurrency(), &limits.concurrency).await,
-        }
-    }
-
-    pub(crate) fn on_local(self, rl: &RateLimiter, limits: &[Limits; 2]) -> Told {
-        let (local, limits) = (rl.local(), &limits[self.limit]);
-        match self.strategy {
-            0 => self.ask_local(local.absolute(), &limits.absolute),
-            1 => self.ask_local(local.suppressed(), &limits.suppressed),
-            2 => self.ask_local(local.token_bucket(), &limits.token_bucket),
-            3 => self.ask_local(local.sliding_window(), &limits.sliding_window),
-            4 => self.ask_local(local.fixed_window(), &limits.fixed_window),
-            5 => self.ask_local(local.abuse(), &limits.abuse),
-            _ => self.ask_local(local.concurrency(), &limits.concurrency),
         }
     }
 
@@ -123,7 +122,7 @@ impl Call {
                 told(granted.units, decided::<S>(&granted.decision))
             }
             Verb::Reserve => {
-                let reserved = limiter.reserve(name, limit, self.cost).await.unwrap();
+                let reserved = limiter.take_with_receipt(name, limit, self.cost).await.unwrap();
                 told(reserved.receipt.map_or(0, |receipt| receipt.units()), decided::<S>(&reserved.decision))
             }
             Verb::Postpaid => {
@@ -144,7 +143,7 @@ impl Call {
                 told(granted.units, decided::<S>(&granted.decision))
             }
             Verb::Reserve => {
-                let reserved = limiter.reserve(self.name, limit, self.cost);
+                let reserved = limiter.take_with_receipt(self.name, limit, self.cost);
                 told(reserved.receipt.map_or(0, |receipt| receipt.units()), decided::<S>(&reserved.decision))
             }
             Verb::Postpaid => told(0, decided::<S>(&limiter.take_postpaid(self.name, limit, self.cost))),

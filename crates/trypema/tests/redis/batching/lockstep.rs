@@ -98,7 +98,10 @@ pub(crate) fn walk<A: Provider, B: Provider>(
                 met.refunded += 1;
             }
             3..6 => {
-                let (one, other) = (one.reserve_all(&asked).unwrap(), other.reserve_all(&asked).unwrap());
+                let (one, other) = (
+                    one.take_all_with_receipts(&asked).unwrap(),
+                    other.take_all_with_receipts(&asked).unwrap(),
+                );
                 assert_same::<A, B>(&one, &other, &at(&asked));
                 met.add(&asked, &one);
                 held.push(Held { asked: asked.clone(), one: one.receipts, other: other.receipts });

@@ -33,8 +33,8 @@ impl Provider for OnRedis<'_> {
         wait_for(self.rl.redis().take_all(&checks(asked)))
     }
 
-    fn reserve_all(&self, asked: &[Asked]) -> Answer<RedisReceipt> {
-        wait_for(self.rl.redis().reserve_all(&checks(asked)))
+    fn take_all_with_receipts(&self, asked: &[Asked]) -> Answer<RedisReceipt> {
+        wait_for(self.rl.redis().take_all_with_receipts(&checks(asked)))
     }
 
     fn peek_all(&self, asked: &[Asked]) -> Answer<RedisReceipt> {

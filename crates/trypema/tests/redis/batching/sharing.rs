@@ -59,7 +59,7 @@ impl Caller {
         let answer = match self {
             Self::Alone(call) => return Told::Alone(call.on_redis(rl, limits).await),
             Self::Taking(asked) => rl.redis().take_all(&checks(asked)).await,
-            Self::Reserving(asked) => rl.redis().reserve_all(&checks(asked)).await,
+            Self::Reserving(asked) => rl.redis().take_all_with_receipts(&checks(asked)).await,
             Self::Peeking(asked) => rl.redis().peek_all(&checks(asked)).await,
         };
         told(answer.unwrap(), redis::RedisReceipt::units)
@@ -69,7 +69,7 @@ impl Caller {
         let answer = match self {
             Self::Alone(call) => return Told::Alone(call.on_local(rl, limits)),
             Self::Taking(asked) => rl.local().take_all(&checks(asked)),
-            Self::Reserving(asked) => rl.local().reserve_all(&checks(asked)),
+            Self::Reserving(asked) => rl.local().take_all_with_receipts(&checks(asked)),
             Self::Peeking(asked) => rl.local().peek_all(&checks(asked)),
         };
         told(answer.unwrap(), local::LocalReceipt::units)

@@ -45,7 +45,10 @@ fn a_key_that_holds_something_else_fails_its_own_caller() {
     let reserve = |name: &'static str| -> Caller<'_> {
         let limit = &limit;
         Box::pin(async move {
-            windows.reserve(&key(name), limit, 1).await.map(|reserved| reserved.decision.remaining())
+            windows
+                .take_with_receipt(&key(name), limit, 1)
+                .await
+                .map(|reserved| reserved.decision.remaining())
         })
     };
     let wrong = [
@@ -140,7 +143,10 @@ fn a_look_by_another_limit_changes_nothing_for_a_token_bucket() {
     let (buckets, mut control) = (rl.redis().token_bucket(), server.control().unwrap());
     let reserve = |name: &'static str, limits| -> Caller<'_> {
         Box::pin(async move {
-            buckets.reserve(&key(name), limits, 10).await.map(|reserved| reserved.decision.remaining())
+            buckets
+                .take_with_receipt(&key(name), limits, 10)
+                .await
+                .map(|reserved| reserved.decision.remaining())
         })
     };
     let peek = |name: &'static str| -> Caller<'_> {
@@ -168,8 +174,9 @@ fn takes_beside_a_lease_are_answered_one_by_one() {
     let (redis, local, ann, bob) =
         (rl.redis().token_bucket(), rl.local().token_bucket(), key("ann"), key("bob"));
     let lease = Duration::from_millis(500);
-    assert!(local.reserve_for("ann", &limits, 2, lease).receipt.is_some());
-    let reserved = trypema_testkit::blocking::wait_for(redis.reserve_for(&ann, &limits, 2, lease)).unwrap();
+    assert!(local.take_with_receipt_for("ann", &limits, 2, lease).receipt.is_some());
+    let reserved =
+        trypema_testkit::blocking::wait_for(redis.take_with_receipt_for(&ann, &limits, 2, lease)).unwrap();
     assert!(reserved.receipt.is_some());
     let _runtime = runtime().enter();
     let mut crowd = Crowd::new();

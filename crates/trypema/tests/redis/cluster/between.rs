@@ -52,7 +52,7 @@ impl<'c> Scene<'c> {
         let scene = Self { cluster, rl, other, asked, servers };
         // Loads the scripts on every server.
         for rl in [&scene.rl, &scene.other] {
-            let reserved = wait_for(rl.redis().reserve_all(&checks(&scene.asked))).unwrap();
+            let reserved = wait_for(rl.redis().take_all_with_receipts(&checks(&scene.asked))).unwrap();
             wait_for(rl.redis().refund_all(&checks(&scene.asked), &reserved.receipts)).unwrap();
         }
         assert_eq!(scene.used(), [0; 3]);

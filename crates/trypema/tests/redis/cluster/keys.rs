@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use trypema::clock::ManualClock;
 use trypema::redis::RedisLimiter;
-use trypema::strategy::Wire;
+use trypema::strategy::Leasable;
 use trypema::{Check, Decision, Limit};
 use trypema_testkit::blocking::{self, Blocking, connect, wait_for};
 use trypema_testkit::redis::Cluster;
@@ -88,7 +88,7 @@ fn keys_that_differ_in_any_byte_never_share_a_counter() {
 struct OddKeys(Vec<String>);
 
 impl Visit for OddKeys {
-    fn visit<S: Wire + Sync>(&mut self, limiter: &RedisLimiter<S>, limit: &S::Limit) {
+    fn visit<S: Leasable + Sync>(&mut self, limiter: &RedisLimiter<S>, limit: &S::Limit) {
         let redis = Blocking(limiter);
         let left = |name: &str| S::core(&redis.peek(name, limit, 0)).remaining();
         for (name, cost) in self.0.iter().zip(1..) {
@@ -99,7 +99,7 @@ impl Visit for OddKeys {
         }
         for (name, cost) in self.0.iter().zip(1..) {
             let lease = Lease { cost: 7, lease: Duration::ZERO };
-            let (_, receipt) = redis.reserve_for(name, limit, lease);
+            let (_, receipt) = redis.take_with_receipt_for(name, limit, lease);
             assert_eq!(left(name), CAPACITY - cost - 7, "{} {name:?}", S::NAME);
             assert_eq!(redis.refund(name, limit, receipt.as_ref().unwrap()), 7);
             assert_eq!(left(name), CAPACITY - cost, "{} {name:?}", S::NAME);

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use trypema::redis::RedisLimiter;
-use trypema::strategy::Wire;
+use trypema::strategy::Leasable;
 use trypema::{BlockScope, Check, Limit, RateLimit, RateLimiter};
 use trypema_testkit::blocking::{Blocking, key, wait_for};
 use trypema_testkit::verbs::{Lease, Verbs};
@@ -29,7 +29,7 @@ struct EveryVerb<'a> {
 }
 
 impl Visit for EveryVerb<'_> {
-    fn visit<S: Wire + Sync>(&mut self, limiter: &RedisLimiter<S>, limit: &S::Limit) {
+    fn visit<S: Leasable + Sync>(&mut self, limiter: &RedisLimiter<S>, limit: &S::Limit) {
         let redis = Blocking(limiter);
         let mut did = |verb: &str| (self.after)(&format!("{} {verb}", S::NAME));
         redis.peek("ann", limit, 1);
@@ -39,9 +39,9 @@ impl Visit for EveryVerb<'_> {
         did("take");
         assert_eq!(redis.take_up_to("ann", limit, 2).units, 2);
         did("take up to");
-        let (_, now) = redis.reserve_for("ann", limit, Lease { cost: 2, lease: Duration::ZERO });
+        let (_, now) = redis.take_with_receipt_for("ann", limit, Lease { cost: 2, lease: Duration::ZERO });
         did("reserve");
-        let (_, later) = redis.reserve_for("ann", limit, Lease { cost: 2, lease: self.window / 2 });
+        let (_, later) = redis.take_with_receipt_for("ann", limit, Lease { cost: 2, lease: self.window / 2 });
         did("reserve for a lease");
         redis.refund("ann", limit, now.as_ref().unwrap());
         redis.refund("ann", limit, now.as_ref().unwrap());
@@ -54,19 +54,19 @@ impl Visit for EveryVerb<'_> {
         did("take of what never fits");
         (0..2 * CAPACITY).for_each(|_| drop(redis.take("ann", limit, 1)));
         did("denials");
-        redis.reserve_for("ann", limit, Lease { cost: CAPACITY, lease: self.window / 2 });
+        redis.take_with_receipt_for("ann", limit, Lease { cost: CAPACITY, lease: self.window / 2 });
         did("denied reservation");
         redis.reset("ann");
         did("reset");
         redis.take_postpaid("pat", limit, 1);
-        redis.reserve_postpaid("pat", limit, 0);
+        redis.take_postpaid_with_receipt("pat", limit, 0);
         redis.debit("pat", limit, 1);
         did("postpaid take and debit");
         redis.reset("ann");
         did("reset of nothing");
         redis.refund("ann", limit, now.as_ref().unwrap());
         did("refund of a void receipt");
-        let (_, again) = redis.reserve_for("ann", limit, Lease { cost: 2, lease: self.window / 2 });
+        let (_, again) = redis.take_with_receipt_for("ann", limit, Lease { cost: 2, lease: self.window / 2 });
         did("reservation after a reset");
         redis.refund("ann", limit, again.as_ref().unwrap());
         did("refund after a reset");
@@ -133,8 +133,8 @@ fn together(rl: &RateLimiter, limits: &Limits, after: &mut dyn FnMut(&str)) {
         after("take_all");
         assert_eq!(wait_for(redis.peek_all(&checks)).unwrap().is_allowed, is_allowed);
         after("peek_all");
-        let reserved = wait_for(redis.reserve_all(&checks)).unwrap();
-        after("reserve_all");
+        let reserved = wait_for(redis.take_all_with_receipts(&checks)).unwrap();
+        after("take_all_with_receipts");
         wait_for(redis.refund_all(&checks, &reserved.receipts)).unwrap();
         after("refund_all");
     }

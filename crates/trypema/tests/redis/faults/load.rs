@@ -86,7 +86,7 @@ impl Target {
         let Self { rl, key, limit, .. } = self;
         let limiter = rl.redis().absolute();
         Ok(match verb % 4 {
-            0 => limiter.reserve(key, limit, 1).await?.decision.is_allowed(),
+            0 => limiter.take_with_receipt(key, limit, 1).await?.decision.is_allowed(),
             1 => {
                 let limit = Limit::from(*limit);
                 let check = Check::new(key.as_str(), &limit, 1);

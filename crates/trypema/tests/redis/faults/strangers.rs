@@ -58,13 +58,13 @@ impl Claim for LeavesAlone<'_> {
         refused("peek", wait_for(limiter.peek(&ann, limit, 1)).err());
         refused("usage", wait_for(limiter.usage(&ann, limit)).err());
         refused("take_up_to", wait_for(limiter.take_up_to(&ann, limit, 1)).err());
-        refused("reserve", wait_for(limiter.reserve(&ann, limit, 1)).err());
+        refused("reserve", wait_for(limiter.take_with_receipt(&ann, limit, 1)).err());
         refused("refund_units", wait_for(limiter.refund_units(&ann, limit, 1)).err());
         refused("reset", wait_for(limiter.reset(&ann)).err());
         let any = Limit::from(limit.clone());
         let together = ["ben", "ann"].map(|key| Check::new(key, &any, 1));
         refused("take_all", wait_for(self.rl.redis().take_all(&together)).err());
-        refused("reserve_all", wait_for(self.rl.redis().reserve_all(&together)).err());
+        refused("take_all_with_receipts", wait_for(self.rl.redis().take_all_with_receipts(&together)).err());
         refused("peek_all", wait_for(self.rl.redis().peek_all(&together)).err());
 
         assert_eq!(dump(&mut control, &name), before, "{} beside {words:?}", S::SUFFIX);

@@ -44,9 +44,9 @@ impl<M: RedisStrategy<Limit: Debug>> Lockstep<M> {
     }
 
     /// Reserves units on both providers and keeps the receipts.
-    pub(crate) fn reserve(&mut self, limit: &M::Limit, cost: u64) {
-        let expected = self.local.reserve(KEY, limit, cost, 0);
-        let actual = self.redis.reserve(KEY, limit, cost, 0);
+    pub(crate) fn take_with_receipt(&mut self, limit: &M::Limit, cost: u64) {
+        let expected = self.local.take_with_receipt(KEY, limit, cost, 0);
+        let actual = self.redis.take_with_receipt(KEY, limit, cost, 0);
         assert_eq!(actual, expected, "reserve {cost} of {limit:?} at {}", self.now_us);
         self.receipts += usize::from(expected.receipt.is_some());
     }

@@ -147,12 +147,14 @@ pub(super) fn decision_response(
 }
 
 /// Returns a denial as an HTTP status with a problem body and `Retry-After`. A denial because of an
-/// unavailable store is a 503, whatever `status` is. A blocked client gets 403 instead of 429.
+/// unavailable store is a 503, whatever `status` is. A blocked client gets 403 instead of 401 or 429.
 pub(super) fn denial_response(verdict: &Verdict, status: DenyStatus, headers: HeaderStyle) -> HttpResponse {
     let Some(problem) = Problem::of_verdict(verdict) else { return HttpResponse::default() };
     let problem = match problem.code() {
         ErrorCode::ServiceUnavailable => problem,
-        ErrorCode::Blocked if status == DenyStatus::TOO_MANY_REQUESTS => problem,
+        ErrorCode::Blocked if [DenyStatus::TOO_MANY_REQUESTS, DenyStatus::UNAUTHORIZED].contains(&status) => {
+            problem
+        }
         _ => problem.with_status(status.status()),
     };
     let mut response = ApiError::Library(Box::new(problem)).into_response();

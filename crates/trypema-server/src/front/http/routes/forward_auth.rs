@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use http::{HeaderName, HeaderValue, Request, StatusCode};
 use hyper::body::Incoming;
 use trypema::TrypemaError;
-use trypema::http::{Policy, TrustedProxies};
+use trypema::http::{Policy, Problem, TrustedProxies};
 
 use super::check::denial_response;
 use crate::attributes::{Fields, OwnedRequest, OwnedSet};
@@ -26,6 +26,9 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// Says why a path was refused. A proxy with `auth_request` cannot tell a refusal from a denial otherwise.
 const REFUSED: HeaderName = HeaderName::from_static("trypema-refused");
 
+/// The problem that the client shall get, for a proxy with `auth_request`, which drops the body of a denial.
+const PROBLEM: HeaderName = HeaderName::from_static("trypema-problem");
+
 impl Api {
     pub(super) async fn forward_auth(&self, exchange: Exchange<'_>) -> RouteResult {
         let peer = exchange.work.peer_address().ip();
@@ -41,7 +44,13 @@ impl Api {
         let verdict = self.service.call(&Caller::proxy(), exchange.work, check).await;
         let verdict = verdict.map_err(|refusal| profile.error(refusal))?;
         if !verdict.is_allowed() {
-            let response = denial_response(&verdict, profile.deny_status, profile.headers);
+            let mut response = denial_response(&verdict, profile.deny_status, profile.headers);
+            if profile.is_for_auth_request()
+                && let Some(problem) = Problem::of_verdict(&verdict)
+                && let Ok(problem) = HeaderValue::from_str(&problem.to_json())
+            {
+                response.headers_mut().insert(PROBLEM, problem);
+            }
             return Ok(with_accounting(response, Accounting::MustSend));
         }
         let mut response = HttpResponse::default();
@@ -131,7 +140,7 @@ impl Profile {
 pub(super) fn describe(_: &mut Schemas) -> Value {
     let header = |name: &str, is_required: bool, example: &str| json!({"name": name, "in": "header", "required": is_required, "schema": {"type": "string"}, "example": example});
     json!({
-        "description": "X-Forwarded-Uri, -Method, -Host and -For describe the request, unless the profile names other headers. Without a profile in the path it is `default`. Anything else in the path, and any query, is a 400: it may be the client's. A path with dot segments or with too many readings is a 400, or the deny_status of profiles for which it is 401 or 403; the header Trypema-Refused says why.",
+        "description": "X-Forwarded-Uri, -Method, -Host and -For describe the request, unless the profile names other headers. Without a profile in the path it is `default`. Anything else in the path, and any query, is a 400: it may be the client's. A path with dot segments or with too many readings is a 400, or the deny_status of profiles for which it is 401 or 403; the header Trypema-Refused says why. With these profiles, a denial has its problem, as the client shall see it, in the header Trypema-Problem.",
         "parameters": [
             header("X-Forwarded-Uri", true, "/search?q=x"),
             header("X-Forwarded-For", true, "203.0.113.9"),

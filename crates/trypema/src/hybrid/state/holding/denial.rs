@@ -1,8 +1,9 @@
 //! Remembered denials.
 
-use super::{Holding, RequestTiming, TimedGrant};
-use crate::clock::{Span, Timestamp};
+use super::{Holding, RequestTiming};
+use crate::clock::Timestamp;
 use crate::decision::{Decision, DecisionTime};
+use crate::redis::LeaseResponse;
 use crate::strategy::Leasable;
 
 /// A denial that applies for a while, to this cost and larger ones.
@@ -17,7 +18,7 @@ pub(super) struct RememberedDenial<O> {
 impl<S: Leasable> Holding<S> {
     /// Remembers a denial until its wait is over, or for an interval if that is shorter: other instances
     /// may return units.
-    pub fn remember_denial(&mut self, cost: u64, timing: RequestTiming, grant: &TimedGrant<S::Outcome>) {
+    pub fn remember_denial(&mut self, cost: u64, timing: RequestTiming, grant: &LeaseResponse<S::Outcome>) {
         self.remember_denial_for(cost, timing, grant, 0);
     }
 
@@ -26,7 +27,7 @@ impl<S: Leasable> Holding<S> {
         &mut self,
         cost: u64,
         timing: RequestTiming,
-        grant: &TimedGrant<S::Outcome>,
+        grant: &LeaseResponse<S::Outcome>,
         at_least_us: u64,
     ) {
         let outcome = grant.lease.outcome.clone();
@@ -61,12 +62,12 @@ impl<S: Leasable> Holding<S> {
     }
 
     /// Returns the decision on a call that a remembered denial applies to.
-    pub fn denial(&mut self, now: Span, cost: u64) -> Option<Decision> {
-        if self.is_over(now) && !self.end_until(now) || cost <= self.leases.left() {
+    pub fn denial(&mut self, now: Timestamp, cost: u64) -> Option<Decision> {
+        self.end_until(now);
+        if cost <= self.leases.left() {
             return None;
         }
-        let shared_now =
-            |ahead_us| Timestamp::derived(now.earliest.as_micros().saturating_add_signed(ahead_us));
+        let shared_now = |ahead_us| Timestamp::derived(now.as_micros().saturating_add_signed(ahead_us));
         let known = self.denial.as_ref().filter(|denial| self.applies_to(denial, cost)).map(|denial| {
             let decided_at = DecisionTime::exactly(shared_now(denial.ahead_us));
             S::core(&S::decision(&self.limit, denial.outcome.clone(), decided_at))

@@ -1,15 +1,12 @@
 //! The inputs and results of a holding.
 
 use crate::clock::Timestamp;
-use crate::strategy::LeaseGrant;
 
 /// The result of a take.
 #[derive(Debug, Clone, Copy)]
 pub enum LocalDecision<O> {
     /// The instance decided the call.
     Decided(LeaseDecision<O>),
-    /// A lease or a denial ends about now: the decision needs a more exact time.
-    NeedsExactTime,
     /// Redis has to decide.
     NeedsRedis,
 }
@@ -32,17 +29,6 @@ pub struct RequestTiming {
     pub requested_at: Timestamp,
     /// A time after the reply arrived.
     pub replied_at: Timestamp,
-}
-
-/// A granted lease.
-#[derive(Debug, Clone, Copy)]
-pub struct TimedGrant<O> {
-    /// The units, and the time at which Redis recorded them.
-    pub lease: LeaseGrant<O>,
-    /// The time by the clock of Redis.
-    pub now: Timestamp,
-    /// The key's reset count at the grant.
-    pub resets: u32,
 }
 
 /// The maintenance that a key needs.

@@ -1,8 +1,9 @@
 //! Requests a lease from Redis, and applies the reply.
 
-use super::{Holding, LastGrant, RequestTiming, TimedGrant};
+use super::{Holding, LastGrant, RequestTiming};
 use crate::clock::Timestamp;
 use crate::hybrid::state::leases::Lease;
+use crate::redis::LeaseResponse;
 use crate::strategy::{Leasable, LeaseGrant, LeaseParams, LeasedUnits, LocalCall};
 
 /// The shortest interval for which leases are requested. With a shorter one, the reply would hardly arrive
@@ -68,7 +69,7 @@ impl<S: Leasable> Holding<S> {
         &mut self,
         params: &LeaseParams,
         timing: RequestTiming,
-        grant: &TimedGrant<S::Outcome>,
+        grant: &LeaseResponse<S::Outcome>,
     ) -> Option<S::Outcome> {
         self.requested_at = None;
         self.known_since = timing.requested_at.as_micros();

@@ -1,13 +1,12 @@
 //! One check of an all-or-nothing request: deciding, taking and undoing it.
 
-use crate::check::{Check, Deadline, IfUnreachable, Receipts, TakeRequest, validate_take};
+use crate::check::{Check, Deadline, Receipts, TakeRequest, validate_take};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
 use crate::hybrid::HybridRateLimiterProvider;
-use crate::hybrid::state::TakeArgs;
-use crate::hybrid::verbs::decide::{Attempt, CountCall, DecideResult, DecidedBy};
+use crate::hybrid::verbs::decide::{Attempt, CountCall, DecidedBy};
 use crate::hybrid::verbs::receipt::{HybridReceipt, UnitsOrigin};
-use crate::redis::{LimitedKey, RedisFailure, RedisKey, RedisReceipt};
+use crate::redis::{KeySpend, RedisFailure, RedisKey, RedisReceipt};
 use crate::strategy::{LeasedUnits, Strategy, with_strategy};
 
 /// A check with its key, its decision, and the receipt of its take.
@@ -34,7 +33,7 @@ impl HybridRateLimiterProvider {
             let decided_by = match check.is_postpaid {
                 true => DecidedBy::Redis,
                 false => with_strategy!(check.limit, |S, limit| {
-                    let take = TakeArgs { key: &key, limit, cost: check.cost };
+                    let take = KeySpend::new(&key, limit, check.cost);
                     self.limiter::<S>().shared.decided_by(take, count)
                 }),
             };
@@ -65,9 +64,9 @@ impl HybridRateLimiterProvider {
     /// Decides a check without spending; `None` if Redis has to decide.
     fn peek_leased(&self, check: &Check<'_>, key: &RedisKey) -> Option<Decision> {
         with_strategy!(check.limit, |S, limit| {
-            let take = TakeArgs { key, limit, cost: check.cost };
+            let take = KeySpend::new(key, limit, check.cost);
             let found = self.limiter::<S>().shared.peek(take);
-            found.map(|found| S::core(&found.decision::<S>(limit)))
+            found.map(|found| S::core(&found.decision(limit)))
         })
     }
 
@@ -89,19 +88,13 @@ impl HybridRateLimiterProvider {
             return true;
         }
         let checks: Vec<Check<'_>> = in_redis.iter().map(|index| items[*index].check).collect();
-        let if_unreachable: Vec<IfUnreachable> =
-            in_redis.iter().map(|index| request.if_unreachable(*index)).collect();
+        let may_fail: Vec<bool> = in_redis.iter().map(|index| request.may_fail(*index)).collect();
         // Without leased checks nothing will have to be undone, and takes without receipts cost Redis less.
         let receipts = if in_redis.len() < items.len() { Receipts::Wanted } else { request.receipts };
         let deadline =
             if in_redis.len() < items.len() { request.deadline.of_first_step() } else { request.deadline };
-        let redis_request = TakeRequest {
-            checks: &checks,
-            independent: &[],
-            if_unreachable: &if_unreachable,
-            receipts,
-            deadline,
-        };
+        let redis_request =
+            TakeRequest { may_fail: &may_fail, receipts, ..TakeRequest::new(&checks, deadline) };
         let mut taken = match self.redis.take(redis_request).await {
             Ok(taken) => taken,
             Err(error) => {
@@ -111,7 +104,7 @@ impl HybridRateLimiterProvider {
         };
         let mut may_go_on = taken.is_allowed();
         for failed in taken.failures {
-            may_go_on &= if_unreachable.get(failed.index) == Some(&IfUnreachable::Continue);
+            may_go_on &= redis_request.may_fail(failed.index);
             if let Some(item) = in_redis.get(failed.index).and_then(|index| items.get_mut(*index)) {
                 item.failure = Some(failed.error);
             }
@@ -133,7 +126,7 @@ impl HybridRateLimiterProvider {
         with_strategy!(item.check.limit, |S, limit| {
             let shared = &self.limiter::<S>().shared;
             let replied_at = shared.instance.clock.now();
-            shared.table.with_or_insert(TakeArgs { key: &item.key, limit, cost }, replied_at, |entry| {
+            shared.table.with_or_insert(KeySpend::new(&item.key, limit, cost), replied_at, |entry| {
                 if entry.holding.limit() == limit {
                     entry.holding.remember_group_denial(cost, replied_at, decision);
                 }
@@ -155,7 +148,7 @@ impl HybridRateLimiterProvider {
                 }
                 Err(failure) => {
                     items[index].failure = Some(self.report_failure(&items[index], failure));
-                    request.if_unreachable(index) == IfUnreachable::Continue
+                    request.may_fail(index)
                 }
             };
             if !may_go_on {
@@ -179,21 +172,18 @@ impl HybridRateLimiterProvider {
         let decision = with_strategy!(check.limit, |S, limit| {
             let limiter = self.limiter::<S>();
             let on_spent = |units: LeasedUnits| spent.push(units);
-            let attempt = Attempt { count: CountCall::No, deadline: Some(deadline.before_rollback()) };
-            match limiter.shared.decide(TakeArgs { key, limit, cost: check.cost }, attempt, on_spent).await? {
-                DecideResult::Decided(found) => {
+            let mut attempt = Attempt { count: CountCall::No, deadline: Some(deadline.before_rollback()) };
+            let take = KeySpend::new(key, limit, check.cost);
+            match limiter.shared.decide(take, &mut attempt, on_spent).await? {
+                Some(found) => {
                     receipt = limiter.leased_receipt(key, limit, spent);
-                    S::core(&found.decision::<S>(limit))
+                    S::core(&found.decision(limit))
                 }
-                DecideResult::NeedsRedis(deadline) => {
-                    let reserved = limiter
-                        .redis()
-                        .reserve_without_policy(deadline, LimitedKey { key, limit }, check.cost)
-                        .await?;
-                    receipt = reserved
-                        .receipt
-                        .map(|receipt| HybridReceipt::new::<S>(key, UnitsOrigin::Redis(receipt)));
-                    S::core(&reserved.decision)
+                None => {
+                    let deadline = attempt.deadline(limiter.redis());
+                    let taken = limiter.redis().take_with_receipt_without_policy(deadline, take).await?;
+                    receipt = taken.receipt.map(|receipt| limiter.redis_receipt(key, receipt));
+                    S::core(&taken.decision)
                 }
             }
         });
@@ -208,10 +198,10 @@ impl HybridRateLimiterProvider {
         let mut spent = Vec::new();
         with_strategy!(check.limit, |S, limit| {
             let limiter = self.limiter::<S>();
-            let take = TakeArgs { key, limit, cost: check.cost };
+            let take = KeySpend::new(key, limit, check.cost);
             let found =
                 limiter.shared.decide_now(take, CountCall::No, |units: LeasedUnits| spent.push(units))?;
-            let decision = S::core(&found.decision::<S>(limit));
+            let decision = S::core(&found.decision(limit));
             item.decision = Some(decision);
             item.receipt = limiter.leased_receipt(key, limit, spent);
             Some(decision.is_allowed())

@@ -1,38 +1,47 @@
 -- The end of the driver: reads the requests that are not in their usual case, and answers them.
 
-local IS_OF_TABLE = {[HOLD] = true, [SETTLE] = true, [RENEW] = true, [HOLDERS] = true}
+local reservations
+
+-- Returns the functions of driver/reservations.lua.
+local function reservation_verbs()
+  reservations = reservations or define_reservation_verbs()
+  return reservations
+end
+
+local IS_OF_TABLE = VERBS_OF_TABLE
+local WITHOUT_LIMIT = VERBS_WITHOUT_LIMIT
 
 local function read_check()
   local check, number = {}, 0
   number, check.verb, check.index, check.times, check.cost, check.extra, at =
-    struct.unpack('<BBI2I4dd', argument, at)
+    unpack('<BBI2I4dd', argument, at)
   check.number = number
-  -- The units that must be free, if that is not the cost.
+  -- `needed` is the number of units that must be free, if that is not the cost.
   if check.verb >= DEBIT then
     check.verb, check.needed = check.verb - DEBIT, 0
   elseif check.verb >= POSTPAID then
     check.verb, check.needed = check.verb - POSTPAID, 1
   end
   if check.verb == HEARTBEAT then
-    check.instance, at = struct.unpack('<c8', argument, at)
+    check.instance, at = unpack('<c8', argument, at)
     return check
   end
   check.strategy = strategy_of(number)
   if IS_OF_TABLE[check.verb] then
     local _
-    check.id, check.request, check.attempt, check.ending, _, at = struct.unpack('<c16c8c8BI2', argument, at)
+    check.id, check.request, check.attempt, check.ending, _, at = unpack('<c16c8c8BI2', argument, at)
     check.is_remembered = check.ending >= REMEMBERED
     check.ending = check.ending % REMEMBERED
   end
-  if check.verb ~= RESET and check.verb ~= BLOCK and check.verb ~= UNBLOCK then
+  if not WITHOUT_LIMIT[check.verb] then
     check.limit, at = check.strategy.read(argument, at)
   end
   if check.verb == REFUND then
-    check.window_end, check.count, at = struct.unpack('<dI4', argument, at)
+    check.window_end, check.count, check.resets_at_take, at = unpack('<dI4I4', argument, at)
   end
   if check.verb == LEASE then
     check.lease = {need = check.cost, length = check.extra}
-    at = read_terms(check.lease, argument, at)
+    at = require('lease').read_terms(check.lease, argument, at)
   end
   return check
 end
@@ -52,17 +61,13 @@ local function all_or_nothing(checks, reply)
     if is_admitted or not outcome.admitted then
       record = s.commit
     end
-    if record then
-      changing(check, function(_, state)
-        record(check.limit, state, now, check.cost, outcome)
-      end)
-    end
+    record_outcome(check, record, outcome)
     local resets, origin = 0, ''
-    if check.verb == RESERVE then
+    if check.verb == TAKE_WITH_RECEIPT then
       resets = is_admitted and keep_resets(check) or 0
-      origin = struct.pack('<dI4', origin_of(check, check.entry.state))
+      origin = pack('<dI4', origin_of(check.entry.state))
     end
-    reply[#reply + 1] = struct.pack('<Bd', 1, resets) .. origin .. struct.pack('<I4', 1)
+    reply[#reply + 1] = pack('<Bd', 1, resets) .. origin .. pack('<I4', 1)
       .. s.encode_outcome(check.limit, told)
   end
 end
@@ -70,7 +75,7 @@ end
 local function failed(checks, why, reply)
   local text = tostring(type(why) == 'table' and why.err or why):sub(1, 500)
   for _ = 1, #checks do
-    reply[#reply + 1] = struct.pack('<BI2', 0, #text) .. text
+    reply[#reply + 1] = pack('<BI2', 0, #text) .. text
   end
 end
 
@@ -79,17 +84,18 @@ local function load_all(checks)
   for _, check in ipairs(checks) do
     if check.verb == HEARTBEAT then
       is_written = true
-      check.instances = live_instances(KEYS[check.index], check.instance, check.extra, now)
+      check.instances = require('instances')(KEYS[check.index], check.instance, check.extra, now)
       return
     end
-    check.entry = state_at(check)
-    check.held = IS_OF_TABLE[check.verb] and table_at(check)
+    check.entry = state_at(KEYS[check.index], check.strategy)
+    check.held = IS_OF_TABLE[check.verb] and reservation_verbs().table_at(check)
     if WITH_RESETS[check.verb] then
       check.resets = resets_of(check.index)
     end
     if check.lease then
       is_written = true
-      check.lease.instances = live_instances(KEYS[check.index + 2], check.lease.id, check.lease.live_for, now)
+      check.lease.instances =
+        require('instances')(KEYS[check.index + 2], check.lease.id, check.lease.live_for, now)
     end
   end
 end
@@ -102,8 +108,8 @@ local function answer(count)
   local is_loaded, why = pcall(load_all, checks)
   if not is_loaded then
     failed(checks, why, reply)
-  elseif checks[1].verb == HOLD then
-    reserve_all(checks, reply)
+  elseif checks[1].verb == RESERVE then
+    reservation_verbs().reserve_all(checks, reply)
   elseif count == 1 then
     local stretches = {}
     local check = checks[1]
@@ -114,9 +120,10 @@ local function answer(count)
       -- These replace the state.
       number = verbs[check.verb](check, check.entry.state)
     else
-      number = changing(check, verbs[check.verb], stretches)
+      local run = verbs[check.verb] or reservation_verbs()[check.verb]
+      number = changing(check, run, stretches)
     end
-    reply[#reply + 1] = struct.pack('<Bd', 1, number) .. table.concat(stretches)
+    reply[#reply + 1] = pack('<Bd', 1, number) .. table.concat(stretches)
   else
     all_or_nothing(checks, reply)
   end
@@ -129,7 +136,7 @@ local function answer_all()
         error('a part of a reservation was written', 0)
       end
       local count
-      count, at = struct.unpack('<B', argument, at)
+      count, at = unpack('<B', argument, at)
       answer(count)
     end
   end

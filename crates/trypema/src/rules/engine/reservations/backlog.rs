@@ -14,10 +14,9 @@ use std::time::Duration;
 use super::background::{FIRST_PAUSE, LONGEST_PAUSE};
 use super::ending::Spawner;
 use super::kept::{KeptName, KeptPart, KeptParts, MAX_KEPT, PartMoved};
-use crate::check::{Check, CheckResult, TakeRequest};
+use crate::check::{Check, CheckResult, Receipts, TakeRequest};
 use crate::clock::Timestamp;
 use crate::error::TrypemaError;
-use crate::provider::CheckVerb;
 use crate::reservation::{ReserveRequest, ReserveResponse, SettleRequest, SettleResult, SettleStatus};
 use crate::rules::engine::Engine;
 #[cfg(feature = "unstable-testkit")]
@@ -202,12 +201,13 @@ impl Backlog {
         is_needed
     }
 
-    /// Returns how the failure policy spends a reservation: like a take, if so many more parts cannot be kept.
-    pub(super) fn reserve_verb(&self, parts: usize) -> CheckVerb {
+    /// Returns whether the failure policy issues receipts for so many more parts, because they can be kept. Otherwise it
+    /// charges them like takes.
+    pub(super) fn receipts_for(&self, parts: usize) -> Receipts {
         let state = self.lock();
         match state.kept.len() + state.settled.len() + parts <= MAX_KEPT {
-            true => CheckVerb::Reserve,
-            false => CheckVerb::Take,
+            true => Receipts::Wanted,
+            false => Receipts::Unwanted,
         }
     }
 
@@ -305,7 +305,7 @@ impl Engine {
         let set = self.set.load_full();
         let requests: Vec<SettleRequest<'_>> = undos.iter().filter_map(|undo| undo.request(&set)).collect();
         let provider = self.provider();
-        let mut results = provider.settle_all(&requests, provider.deadline()).wait().await.into_iter();
+        let mut results = provider.each(&requests, provider.deadline()).wait().await.into_iter();
         let is_done = |undo: &PendingUndo| {
             // A rule that is gone may come back, and count on.
             undo.request(&set).is_some()

@@ -79,13 +79,13 @@ impl Engine {
     async fn settle_everywhere(&self, settlements: &[SettleRequest<'_>]) -> Vec<SettleResult> {
         let provider = self.provider();
         if !self.backlog.is_keeping() {
-            return provider.settle_all(settlements, provider.deadline()).wait().await;
+            return provider.each(settlements, provider.deadline()).wait().await;
         }
         let kept: Vec<Option<SettleResult>> = settlements.iter().map(|one| self.settle_kept(one)).collect();
         let is_stored = |(_, kept): &(&SettleRequest<'_>, &Option<SettleResult>)| kept.is_none();
         let stored: Vec<SettleRequest<'_>> =
             settlements.iter().zip(&kept).filter(is_stored).map(|(one, _)| *one).collect();
-        let mut results = provider.settle_all(&stored, provider.deadline()).wait().await.into_iter();
+        let mut results = provider.each(&stored, provider.deadline()).wait().await.into_iter();
         kept.into_iter().filter_map(|kept| kept.or_else(|| results.next())).collect()
     }
 
@@ -97,13 +97,13 @@ impl Engine {
     async fn renew_everywhere(&self, renewals: &[RenewRequest<'_>]) -> Vec<RenewResult> {
         let provider = self.provider();
         if !self.backlog.is_keeping() {
-            return provider.renew_all(renewals, provider.deadline()).wait().await;
+            return provider.each(renewals, provider.deadline()).wait().await;
         }
         let kept: Vec<Option<RenewResult>> = renewals.iter().map(|one| self.renew_kept(one)).collect();
         let is_stored = |(_, kept): &(&RenewRequest<'_>, &Option<RenewResult>)| kept.is_none();
         let stored: Vec<RenewRequest<'_>> =
             renewals.iter().zip(&kept).filter(is_stored).map(|(one, _)| *one).collect();
-        let mut results = provider.renew_all(&stored, provider.deadline()).wait().await.into_iter();
+        let mut results = provider.each(&stored, provider.deadline()).wait().await.into_iter();
         kept.into_iter().filter_map(|kept| kept.or_else(|| results.next())).collect()
     }
 

@@ -4,7 +4,7 @@ use sha2::{Digest, Sha256};
 
 use crate::check::Check;
 use crate::error::TrypemaError;
-use crate::reservation::HeldReservation;
+use crate::reservation::{HeldReservation, HoldersRequest};
 use crate::rules::engine::Engine;
 use crate::rules::engine::reservations::Report;
 use crate::rules::reservation::{CounterName, Holder, Outstanding, SettleCosts, SettledStatus};
@@ -19,7 +19,7 @@ impl Engine {
         let Some(rule) = set.rule_of_counter(key) else { return Ok(None) };
         let provider = self.provider();
         let check = Check::new(key, rule.limit_of(key), 0);
-        let mut held = provider.holders(check, provider.deadline()).wait().await?;
+        let mut held = provider.one(HoldersRequest { check }, provider.deadline()).await?;
         for kept in self.kept_holders(key) {
             // The store may have made it, too, without an answer.
             if !held.iter().any(|held| held.id == kept.id) {
@@ -42,7 +42,7 @@ impl Engine {
         let provider = self.provider();
         let check = Check::new(key, rule.limit_of(key), 0);
         let mut held = self.kept_holders(key);
-        held.extend(provider.holders(check, provider.deadline()).wait().await?);
+        held.extend(provider.one(HoldersRequest { check }, provider.deadline()).await?);
         let is_named = |held: &&HeldReservation| shown_id(held.id).eq_ignore_ascii_case(id);
         let Some(HeldReservation { id, .. }) = held.iter().find(is_named).copied() else {
             return Ok(Some(false));

@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use super::backlog::PendingUndo;
 
-use crate::check::{Check, Deadline, Receipts, TakeRequest};
+use crate::check::{Check, Deadline, DecideRequest, TakeRequest};
 use crate::clock::Timestamp;
 use crate::error::TrypemaError;
 use crate::provider::failure_policy::PolicyOf;
-use crate::provider::{OnStoreFailure, Provider, RecordMode, RecordRequest};
+use crate::provider::{OnStoreFailure, Provider};
 use crate::reservation::{
     Ending, HeldReservation, RenewRequest, RenewedCheck, ReservationName, ReserveRequest, ReserveResponse,
     SettleRequest, SettleResult, SettleStatus, SettledCheck,
@@ -245,9 +245,7 @@ impl Engine {
             StoreAnswer::Failed => return false,
             StoreAnswer::Refused => return self.charge(&check, part, deadline).await,
             StoreAnswer::Until(expires_in) if part.counted.is_none() && expires_in < ttl => {
-                let renewal = RenewRequest { check, id: part.name.id, ttl };
-                let renewed = provider.renew_all(std::slice::from_ref(&renewal), deadline).wait().await;
-                return renewed.iter().all(Result::is_ok);
+                return provider.one(RenewRequest { check, id: part.name.id, ttl }, deadline).await.is_ok();
             }
             StoreAnswer::Until(_) => {}
         }
@@ -255,8 +253,7 @@ impl Engine {
         let check = Check { cost: counted, ..check };
         // Remembered: the client may repeat its settlement, and the first attempt may still arrive.
         let settlement = SettleRequest { check, id: part.name.id, ending: Ending::Cost, is_remembered: true };
-        let settled = provider.settle_all(std::slice::from_ref(&settlement), deadline).wait().await;
-        settled.iter().all(Result::is_ok)
+        provider.one(settlement, deadline).await.is_ok()
     }
 
     /// Charges the store for a part without a reservation: its table has no room, or its id is that of another request.
@@ -265,10 +262,9 @@ impl Engine {
             return true;
         }
         let check = Check { cost: part.counted.unwrap_or(part.units), ..*check };
-        let record = RecordRequest { check, mode: RecordMode::Debit };
-        let charged = self.provider().record_all(std::slice::from_ref(&record), deadline).wait().await;
+        let charged = self.provider().one(DecideRequest::debit(check), deadline).await;
         // Units that may have been charged are not charged again.
-        charged.iter().all(|result| result.as_ref().map_or_else(TrypemaError::is_outcome_unknown, |_| true))
+        charged.as_ref().map_or_else(TrypemaError::is_outcome_unknown, |_| true)
     }
 }
 
@@ -301,20 +297,14 @@ enum StoreAnswer {
 
 /// Reserves a part in the store under its id, unless it is there already.
 async fn reserve_in_store(
-    provider: &dyn Provider,
+    provider: Provider<'_>,
     check: &Check<'_>,
     PartInStore { part, ttl }: PartInStore<'_>,
     deadline: Deadline,
 ) -> StoreAnswer {
-    let take = TakeRequest {
-        checks: &[],
-        independent: std::slice::from_ref(check),
-        if_unreachable: &[],
-        receipts: Receipts::Unwanted,
-        deadline,
-    };
+    let take = TakeRequest { independent: std::slice::from_ref(check), ..TakeRequest::new(&[], deadline) };
     let request = ReserveRequest { take, name: part.name, attempt: part.attempt, ttl, is_debit: true };
-    let Ok(response) = provider.reserve(request).wait().await else { return StoreAnswer::Failed };
+    let Ok(response) = provider.all_or_nothing(request).wait().await else { return StoreAnswer::Failed };
     match (response.independent.first(), response.independent_receipts.first()) {
         (Some(Ok(_)), Some(Some(reserved))) if reserved.is_ended => StoreAnswer::Until(ttl),
         (Some(Ok(_)), Some(Some(reserved))) => StoreAnswer::Until(reserved.expires_in),

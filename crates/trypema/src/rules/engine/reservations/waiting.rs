@@ -27,7 +27,7 @@ const POLL_JITTER: Duration = Duration::from_millis(250);
 
 impl Engine {
     /// Reserves, and waits while the request is denied and may be allowed soon.
-    pub(super) async fn reserve_patiently(
+    pub(super) async fn reserve_with_patience(
         self: &Arc<Self>,
         request: &Request<'_>,
         options: &ReserveOptions,

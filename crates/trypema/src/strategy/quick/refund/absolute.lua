@@ -1,13 +1,13 @@
 -- The refund of absolute.lua in the usual case: the newest bucket counted the units, and nothing has left the window.
--- Returns the units refunded; nothing, and nothing is written, where absolute.lua has to look.
-local function quick_refund(key, argument, at, now, units, recorded)
+-- Returns the units refunded; or UNUSUAL, before it writes anything.
+return function(key, argument, at, now, units, recorded)
   local _, window = unpack('<dd', argument, at)
   local text = call('GETRANGE', key, '0', '47')
   if text == '' then
     return 0
   end
-  if #text < 32 or text:byte() ~= 65 then
-    return
+  if #text < 32 or text:byte() ~= STATE_LETTER then
+    return UNUSUAL
   end
   local first, stretch, open, horizon = unpack('<I7I4I7I6', text, 9)
   local newest, closed, oldest = first + stretch, 0, first + stretch
@@ -18,7 +18,7 @@ local function quick_refund(key, argument, at, now, units, recorded)
   units = math.min(units, open)
   if horizon ~= window or newest > now + window or now >= oldest + window or recorded < first or recorded > newest
     or now >= recorded + window then
-    return
+    return UNUSUAL
   end
   if units == closed + open then
     call('DEL', key)

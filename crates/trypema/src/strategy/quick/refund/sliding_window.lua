@@ -1,18 +1,19 @@
--- The refund of sliding_window.lua in the usual case: the current window counted the units. Returns the units refunded;
--- nothing, and nothing is written, where sliding_window.lua has to look.
-local function quick_refund(key, argument, at, now, units, recorded, window_end, count)
+-- The refund of sliding_window.lua in the usual case: the current window counted the units. Returns the units
+-- refunded; or UNUSUAL, before it writes anything.
+return function(key, argument, at, now, units, recorded, window_end, count)
   local _, window = unpack('<dd', argument, at)
   local text = call('GET', key)
   if not text then
     return 0
   end
   if #text < 26 then
-    return
+    return UNUSUAL
   end
   local tag, ends_at, previous, current, stored_window, stored_count = unpack('<BdI4I4I6I3', text)
   local starts_at = now - now % window
-  if tag ~= 87 or stored_window ~= window or ends_at ~= starts_at + window or window_end ~= ends_at or count ~= stored_count then
-    return
+  if tag ~= STATE_LETTER or stored_window ~= window or ends_at ~= starts_at + window or window_end ~= ends_at
+    or count ~= stored_count then
+    return UNUSUAL
   end
   units = math.min(units, current)
   current = current - units
@@ -20,7 +21,8 @@ local function quick_refund(key, argument, at, now, units, recorded, window_end,
     call('DEL', key)
   else
     local fresh_from = ends_at + (current > 0 and window or 0)
-    call('SET', key, pack('<BdI4I4I6I3', 87, ends_at, previous, current, window, count), 'PX', time_to_live(fresh_from, now))
+    local written = pack('<BdI4I4I6I3', STATE_LETTER, ends_at, previous, current, window, count)
+    call('SET', key, written, 'PX', time_to_live(fresh_from, now))
   end
   return units
 end

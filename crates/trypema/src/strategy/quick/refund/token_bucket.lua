@@ -1,6 +1,6 @@
 -- The refund of token_bucket.lua in the usual case: the limits and the clock are as they were, and nothing is pending.
--- Returns the units refunded; nothing, and nothing is written, where token_bucket.lua has to look.
-local function quick_refund(key, argument, at, now, units, recorded, _, number)
+-- Returns the units refunded; or UNUSUAL, before it writes anything.
+return function(key, argument, at, now, units, recorded, _, number)
   local count
   count, at = unpack('<B', argument, at)
   local text = call('GET', key)
@@ -8,11 +8,11 @@ local function quick_refund(key, argument, at, now, units, recorded, _, number)
     return 0
   end
   if #text < 13 + 15 * count then
-    return
+    return UNUSUAL
   end
   local tag, counts, last, stored_number, place = unpack('<BBdI3', text)
-  if tag ~= 84 or counts ~= count % 16 or last > now or recorded > now or stored_number ~= number then
-    return
+  if tag ~= STATE_LETTER or counts ~= count % 16 or last > now or recorded > now or stored_number ~= number then
+    return UNUSUAL
   end
   local written, refunded, paid_after = '', units, 0
   for _ = 1, count do
@@ -21,8 +21,8 @@ local function quick_refund(key, argument, at, now, units, recorded, _, number)
     owed, stored_unit, stored_digest, place = unpack('<I7I6I2', text, place)
     -- A debt that is marked as overdrawn is larger than any other.
     local full, back = capacity * unit, 0
-    if stored_unit ~= unit or stored_digest ~= drain % 65521 or owed > full then
-      return
+    if stored_unit ~= unit or stored_digest ~= drain % DRAIN_DIGESTS or owed > full then
+      return UNUSUAL
     end
     -- Refilling has already paid off a part of the debt, and of these units.
     if now - last >= refill then
@@ -40,7 +40,7 @@ local function quick_refund(key, argument, at, now, units, recorded, _, number)
   if paid_after == 0 then
     call('DEL', key)
   else
-    written = pack('<BBdI3', 84, count % 16, now, number) .. written
+    written = pack('<BBdI3', STATE_LETTER, count % 16, now, number) .. written
     call('SET', key, written, 'PX', time_to_live(now + paid_after, now))
   end
   return refunded

@@ -7,12 +7,13 @@ use super::{
     AfterResponseResult, CheckOutcome, CheckedRequest, CountWhen, CountingOptions, EnforcerError,
     LayerDecision, LimitEnforcer,
 };
-use crate::check::{Check, CheckResult, Receipts, TakeRequest};
+use crate::check::{Check, CheckResult, DecideRequest, Receipts, TakeRequest};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
 use crate::provider::failure_policy::{self, as_built};
-use crate::provider::{AnyReceipt, Provider, RecordMode, RecordRequest, RefundRequest};
+use crate::provider::{AnyReceipt, Provider, RefundRequest};
 use crate::rules::SelectProvider;
+use crate::strategy::Effect;
 
 impl LimitEnforcer {
     /// Checks a request. Returns the decision at once if no waiting is needed, otherwise a future.
@@ -55,7 +56,7 @@ struct TakenCheck {
 }
 
 impl CounterRef {
-    fn provider(&self) -> &dyn Provider {
+    fn provider(&self) -> Provider<'_> {
         (self.select)(&self.enforcer.limiter)
     }
 
@@ -65,14 +66,8 @@ impl CounterRef {
 
     fn try_take(&self, cost: u64) -> Option<Result<Decision, TrypemaError>> {
         let (provider, check) = (self.provider(), [self.check(cost)]);
-        let request = TakeRequest {
-            checks: &check,
-            independent: &[],
-            if_unreachable: &[],
-            receipts: Receipts::Unwanted,
-            deadline: provider.deadline(),
-        };
-        let taken = provider.take_all(request).ready()?;
+        let request = TakeRequest::new(&check, provider.deadline());
+        let taken = provider.all_or_nothing(request).ready()?;
         Some(taken.and_then(|taken| only(taken.decisions.into_iter().flatten())))
     }
 
@@ -102,24 +97,23 @@ impl CounterRef {
 
     async fn take(&self, cost: u64, receipts: Receipts) -> Result<TakenCheck, TrypemaError> {
         let (provider, check) = (self.provider(), [self.check(cost)]);
-        let if_unreachable = failure_policy::if_unreachable(provider, &check, &as_built);
-        let request = TakeRequest {
-            checks: &check,
-            independent: &[],
-            if_unreachable: &if_unreachable,
-            receipts,
-            deadline: provider.deadline(),
-        };
-        let taken = provider.take_all(request).wait().await?;
+        let may_fail = failure_policy::may_fail(provider, &check, &as_built);
+        let request =
+            TakeRequest { may_fail: &may_fail, receipts, ..TakeRequest::new(&check, provider.deadline()) };
+        let taken = provider.all_or_nothing(request).wait().await?;
         let mut taken = failure_policy::after_take(provider, request, taken, &as_built).await?;
         let receipt = taken.receipts.pop().flatten();
         Ok(TakenCheck { decision: only(taken.decisions.into_iter().flatten())?, receipt })
     }
 
     async fn peek(&self, cost: u64) -> CheckResult {
-        let (provider, check) = (self.provider(), [self.check(cost)]);
-        let peeked = failure_policy::peek_all(provider, &check, provider.deadline(), &as_built).await;
-        only(peeked)?
+        self.decide_one(Effect::Peek, cost).await
+    }
+
+    async fn decide_one(&self, effect: Effect, cost: u64) -> CheckResult {
+        let (provider, request) = (self.provider(), [DecideRequest::new(effect, self.check(cost))]);
+        let decided = failure_policy::decide_each(provider, &request, provider.deadline(), &as_built).await;
+        only(decided)?
     }
 
     /// Failures are ignored: the observer reports them, and units that cannot be refunded stay spent.
@@ -132,10 +126,7 @@ impl CounterRef {
 
     /// Counts a request after its response. Neither a denial nor a failure changes the response.
     async fn record(self, cost: u64) -> Option<LayerDecision> {
-        let (provider, record) =
-            (self.provider(), [RecordRequest { check: self.check(cost), mode: RecordMode::Take }]);
-        let recorded = failure_policy::record_all(provider, &record, provider.deadline(), &as_built).await;
-        let decision = only(recorded).and_then(|recorded| recorded).ok()?;
+        let decision = self.decide_one(Effect::Take, cost).await.ok()?;
         Some(self.enforcer.layer_decision(decision))
     }
 }
