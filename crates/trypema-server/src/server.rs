@@ -89,9 +89,10 @@ impl Server {
     pub async fn start(config: Config, clock: Option<Arc<dyn Clock>>) -> Result<Self, StartError> {
         warn_of_exposure(&config);
         let certificates = config.tls.clone().map(Certificates::load).transpose()?.map(Arc::new);
-        let app = Arc::new(App::new(&config, clock.clone()).await?);
+        // Boxed: rustc computes the layout of nested futures only so deep.
+        let app = Arc::new(Box::pin(App::new(&config, clock.clone())).await?);
         app.metrics.tls.started(certificates.as_ref().and_then(|certificates| certificates.expires_at_s()));
-        let is_secret_unknown = is_secret_unknown(&config).await?;
+        let is_secret_unknown = Box::pin(is_secret_unknown(&config)).await?;
         let listeners = OpenListeners::open(&config, clock, &app.metrics.logins)?;
         let (registry, reload) = (registry(&app, &config), Reload::default());
         Ok(Self { app, config, listeners, registry, certificates, is_secret_unknown, reload })

@@ -13,6 +13,9 @@ pub(super) const HOT_CALLS: u64 = 4;
 /// says little, too.
 const LONGEST_PAUSE: u64 = 4;
 
+/// The number of first calls for a key after which a rate is no longer derived from less than an interval.
+const FIRST_CALLS: u64 = 16;
+
 /// The calls and units of one key in the current and the previous interval.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Demand {
@@ -57,14 +60,15 @@ impl Demand {
     }
 
     /// Returns the units that calls are expected to request in the next `interval_us`, based on the recent
-    /// rate. Never more than calls have requested within one interval of this length, since the previous one began; in
-    /// the key's first interval, at most four times that.
+    /// rate. Never more than calls have requested within one interval of this length, since the previous one began; of the first
+    /// [`FIRST_CALLS`] calls for a key, at most four times that.
     pub(super) fn expected(&self, now: u64, interval_us: u64) -> u64 {
-        // A shorter time than an interval says little about a whole one: a burst need not go on. For a new key there is
-        // nothing better.
-        let shortest_us = if self.rate_before > 0.0 { interval_us } else { interval_us / 4 };
-        let recent = self.units as f64 / now.saturating_sub(self.since).max(shortest_us).max(1) as f64;
         let is_current = now.saturating_sub(self.first) < interval_us;
+        // A shorter time than an interval says little about a whole one: a burst need not go on. Of the first calls for a key
+        // nothing else is known.
+        let is_new = self.rate_before == 0.0 && is_current && self.calls <= FIRST_CALLS;
+        let shortest_us = if is_new { interval_us / 4 } else { interval_us };
+        let recent = self.units as f64 / now.saturating_sub(self.since).max(shortest_us).max(1) as f64;
         let rate = if is_current { recent.max(self.rate_before) } else { recent };
         (rate * interval_us as f64).ceil() as u64
     }

@@ -210,6 +210,6 @@ fn a_fleet_that_is_held_up_denies_hardly_more_than_one_exact_limiter() {
         let [excess, held] = HeldUp::drawn(seed, 250_000, 100_000).excess::<Absolute>(capacity, &limit);
         assert!(excess <= 0.001 && held <= 0.03, "short pauses, seed {seed}: {excess}, held {held}");
         let [excess, held] = HeldUp::drawn(seed, 3_000_000, 1_500_000).excess::<Absolute>(capacity, &limit);
-        assert!(excess <= 0.06 && held <= 0.5, "long pauses, seed {seed}: {excess}, held {held}");
+        assert!(excess <= 0.07 && held <= 0.6, "long pauses, seed {seed}: {excess}, held {held}");
     }
 }
