@@ -18,7 +18,6 @@ pub use store::{DatabaseChoice, OpenError};
 use self::file::FileRules;
 use self::store::RuleStore;
 use crate::background_worker::BackgroundWorkers;
-use crate::start_error::StartError;
 
 /// The source of the rules.
 #[derive(Debug, Clone)]
@@ -52,11 +51,11 @@ impl RulesSource {
     /// # Errors
     ///
     /// The rules are invalid, or cannot be read.
-    pub(crate) async fn open(&self, workers: &Arc<BackgroundWorkers>) -> Result<LoadedRules, StartError> {
+    pub(crate) async fn open(&self, workers: &Arc<BackgroundWorkers>) -> Result<LoadedRules, OpenError> {
         let mut file = match self {
             Self::BuiltIn => FileRules(None),
             Self::File(path) => FileRules(Some(RulesFile::new(path))),
-            Self::Database(choice) => return Ok(RuleStore::open(choice, Arc::clone(workers)).await?),
+            Self::Database(choice) => return RuleStore::open(choice, Arc::clone(workers)).await,
         };
         Ok(LoadedRules { rules: file.read()?, watched_source: WatchedSource::File(file), refused: None })
     }

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 use trypema::TrypemaError;
-use trypema::rules::InvalidRules;
 
 use crate::key_hashing::SecretError;
 use crate::net::TlsError;
@@ -16,12 +15,9 @@ use crate::token_file::TokenFileError;
 /// The reason why the server did not start.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// The rules file is invalid or unreadable.
+    /// The rules could not be loaded.
     #[error(transparent)]
-    Rules(#[from] InvalidRules),
-    /// The rules could not be loaded from the database.
-    #[error(transparent)]
-    Database(#[from] OpenError),
+    Rules(#[from] OpenError),
     /// The limiter could not be built, or Redis rejected the connection.
     #[error(transparent)]
     Store(TrypemaError),
@@ -59,10 +55,8 @@ impl StartError {
     /// Whether a retry cannot help, because the configuration itself is wrong.
     pub fn is_final(&self) -> bool {
         match self {
-            Self::Rules(_) | Self::Tls(_) | Self::Token(_) | Self::HashSecret(_) | Self::CallerToken(_) => {
-                true
-            }
-            Self::Database(error) => error.is_final(),
+            Self::Tls(_) | Self::Token(_) | Self::HashSecret(_) | Self::CallerToken(_) => true,
+            Self::Rules(error) => error.is_final(),
             Self::Store(error) => !matches!(error, TrypemaError::RedisError(_)),
             // The service manager may start the server again, after somebody has changed the user.
             Self::MissingPermissions(_) | Self::Listen { .. } => false,

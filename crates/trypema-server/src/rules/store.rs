@@ -8,7 +8,7 @@ use std::time::Duration;
 use thiserror::Error;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
-use trypema::rules::RuleSet;
+use trypema::rules::{InvalidRules, RuleSet};
 
 use super::cache::Cache;
 use super::database::{Database, DatabaseError, EditResult, InvalidStoredRules, StoredRules, Version};
@@ -76,6 +76,9 @@ pub(crate) enum RulesOrigin {
 /// The reason why rules could not be loaded at start.
 #[derive(Debug, Error)]
 pub enum OpenError {
+    /// The rules file is invalid or unreadable.
+    #[error(transparent)]
+    File(#[from] InvalidRules),
     /// The database is unusable, and no rules are cached in Redis.
     #[error(transparent)]
     Database(#[from] DatabaseError),
@@ -95,7 +98,7 @@ impl OpenError {
     pub(crate) fn is_final(&self) -> bool {
         match self {
             Self::Database(error) => error.is_final(),
-            Self::InvalidStoredRules(_) | Self::Cache(_) => true,
+            Self::File(_) | Self::InvalidStoredRules(_) | Self::Cache(_) => true,
             Self::Interrupted => false,
         }
     }

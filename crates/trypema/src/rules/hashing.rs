@@ -228,7 +228,7 @@ mod tests {
 rules:
   - {id: each, scope: tenant, key_pattern: '{api_key}', strategy: {fixed_window: {limit: 5, window: 1h}}}
   - {id: user, scope: user, strategy: {fixed_window: {limit: 5, window: 1h}}}
-  - {id: vip, scope: tenant, key_pattern: '{api_key}', when: {api_key: 'vip*'}, strategy: {fixed_window: {limit: 9, window: 1h}}}
+  - {id: vip, scope: tenant, key_pattern: '{api_key}', when: {api_key: ['vip*']}, strategy: {fixed_window: {limit: 9, window: 1h}}}
 overrides:
   - {rule: each, key: {api_key: root}, strategy: {fixed_window: {limit: 50, window: 1h}}}
   - {rule: each, key: {api_key: mallory}, verdict: block}

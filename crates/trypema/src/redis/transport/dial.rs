@@ -214,8 +214,8 @@ fn failure_kind(error: &RedisError) -> RedisFailureKind {
 
 /// Returns the error of TLS that caused an error of the client.
 fn tls_error(error: &RedisError) -> Option<&rustls::Error> {
-    let io: &std::io::Error = error.source()?.downcast_ref()?;
-    io.get_ref()?.downcast_ref()
+    let shared: &Arc<dyn std::error::Error + Send + Sync> = error.source()?.downcast_ref()?;
+    shared.downcast_ref::<std::io::Error>()?.get_ref()?.downcast_ref()
 }
 
 /// Whether the server has a certificate that is not for it or that nobody trusts. Expired certificates are renewed.
