@@ -224,7 +224,8 @@ fn a_key_of_another_certificate_keeps_it_from_starting() {
 #[test]
 fn files_that_cannot_be_used_keep_it_from_starting() {
     let cut = |text: String| text.lines().take(3).collect::<Vec<_>>().join("\n") + "\n";
-    let edits: [(&str, Box<dyn Fn(&Path)>, &str); 7] = [
+    type Edit = Box<dyn Fn(&Path)>;
+    let edits: [(&str, Edit, &str); 7] = [
         ("certificate.pem", Box::new(|directory| make_certificate(directory, 0)), "the certificate expired "),
         (
             "key.pem",

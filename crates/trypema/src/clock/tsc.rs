@@ -73,7 +73,7 @@ impl Line {
         let ticks = time_stamp().wrapping_sub(starts);
         // A thread that replaces the line clears its start first.
         let is_whole = self.starts.load(Ordering::Relaxed) == starts;
-        (ticks < PERIOD && is_whole).then(|| at + (ticks * rate >> RATE_BITS))
+        (ticks < PERIOD && is_whole).then(|| at + ((ticks * rate) >> RATE_BITS))
     }
 
     /// Replaces the line. The caller holds [`ANCHORS`].
@@ -183,7 +183,7 @@ impl Anchors {
         }
         (self.last, self.rate) = (Some(reading), rate);
         let (at, rate) = (reading.time.max(self.end), rate - rate / SLOWER_BY);
-        self.end = at + (PERIOD * rate >> RATE_BITS);
+        self.end = at + ((PERIOD * rate) >> RATE_BITS);
         Next::Line(Segment { starts: reading.ticks, at, rate })
     }
 }

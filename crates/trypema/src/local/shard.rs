@@ -60,7 +60,7 @@ impl LastFound {
 
     #[inline(always)]
     fn new(hash: u64, slot: usize) -> Self {
-        Self(Self::tag(hash) | slot as u32 % Self::SLOTS)
+        Self(Self::tag(hash) | (slot as u32 % Self::SLOTS))
     }
 
     /// Returns the slot, if the hash may be that of the key.

@@ -104,17 +104,17 @@ fn single_source(lua: &LuaSource) -> String {
 fn driver_source(strategies: &[LuaSource]) -> String {
     let mut branches = Branches::default();
     let mut sources = vec![DRIVER];
-    let kinds: [(&str, fn(&LuaSource) -> &'static str); 4] = [
-        ("quick", |lua| lua.quick),
-        ("quick_refund", |lua| lua.quick_refund),
-        ("quick_hold", |lua| lua.quick_hold),
-        ("strategy", |lua| lua.source),
-    ];
-    for (name, source_of) in kinds {
-        for (index, lua) in strategies.iter().enumerate() {
+    for (index, lua) in strategies.iter().enumerate() {
+        let of_kinds = [
+            ("quick", lua.quick),
+            ("quick_refund", lua.quick_refund),
+            ("quick_hold", lua.quick_hold),
+            ("strategy", lua.source),
+        ];
+        for (name, source) in of_kinds {
             let condition = format!("name == '{name}' and number == {}", index + 1);
-            branches.add(&condition, &of_strategy(lua, source_of(lua)));
-            sources.push(source_of(lua));
+            branches.add(&condition, &of_strategy(lua, source));
+            sources.push(source);
         }
     }
     branches.add_required_by(sources);

@@ -94,7 +94,7 @@ fn a_server_with_another_secret_does_not_start() {
     let (url, prefix) = (redis.url(), redis.unique_prefix());
     let (old, new) = ("o".repeat(32), "n".repeat(32));
     let flags = |secret: &str, previous: &str| {
-        let flags = ["--redis-url", &url, "--redis-prefix", &prefix, "--hash-secret", secret];
+        let flags = ["--redis-url", url, "--redis-prefix", &prefix, "--hash-secret", secret];
         let previous = ["--previous-hash-secret", previous];
         let previous = if previous[1].is_empty() { &[][..] } else { &previous };
         flags.iter().chain(previous).map(|flag| (*flag).to_owned()).collect::<Vec<_>>()
