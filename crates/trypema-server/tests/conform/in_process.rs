@@ -107,7 +107,9 @@ impl InProcess {
         let has_token = settings.contains("_token");
         let token = if has_token { String::new() } else { format!("admin_token: {TOKEN}\n") };
         let listen = format!("listen: {address}\nadmin_listen: 127.0.0.1:0\n");
-        let file = folder.file("config.yaml", &format!("{listen}{token}{settings}"));
+        // The clients of tests keep idle connections, and send nothing on them once the server stops.
+        let stop = if settings.contains("shutdown_deadline") { "" } else { "shutdown_deadline: 100ms\n" };
+        let file = folder.file("config.yaml", &format!("{listen}{token}{stop}{settings}"));
         let config = Config::new(Settings::read(&file).unwrap()).unwrap();
         let clock = Arc::new(ManualClock::default());
         clock.set(START);

@@ -225,7 +225,7 @@ mod tests {
         fn now(&mut self) -> u64 {
             let within = |line: Segment| self.ticks.wrapping_sub(line.starts);
             if let Some(line) = self.line.filter(|line| within(*line) < PERIOD) {
-                return line.at + (within(line) * line.rate >> RATE_BITS);
+                return line.at + ((within(line) * line.rate) >> RATE_BITS);
             }
             let kernel = self.time.max(self.anchors.end);
             if self.is_distrusted {
