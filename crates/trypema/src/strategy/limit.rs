@@ -60,7 +60,7 @@ impl Limit {
     }
 
     /// Whether it counts attempts, see [`Strategy::COUNTS_ATTEMPTS`].
-    #[cfg(any(feature = "_redis", feature = "http", feature = "rules"))]
+    #[cfg(any(feature = "_redis", feature = "rules"))]
     pub(crate) fn counts_attempts(&self) -> bool {
         with_strategy!(self, |S, _limit| S::COUNTS_ATTEMPTS)
     }
