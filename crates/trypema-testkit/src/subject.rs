@@ -17,7 +17,7 @@ pub use redis::{HybridStrategy, OnRedis, RedisStrategy, RedisSubject};
 
 /// A provider, or a model of one, as a trace uses it.
 ///
-/// [`Subject::set_clock`] sets the time. Receipts are numbered in the order in which [`Subject::reserve`]
+/// [`Subject::set_clock`] sets the time. Receipts are numbered in the order in which [`Subject::take_with_receipt`]
 /// returns them, so that two subjects which agree number them alike.
 pub trait Subject {
     /// The limit, as plain numbers.
@@ -126,7 +126,7 @@ pub struct UpTo {
     pub answer: Answer,
 }
 
-/// The answer to [`Subject::reserve`].
+/// The answer to [`Subject::take_with_receipt`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reserved {
     /// The decision.
