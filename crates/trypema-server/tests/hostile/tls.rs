@@ -379,20 +379,24 @@ fn redis_may_have_a_private_authority() {
     assert_eq!(variable, "SSL_CERT_FILE=/etc/trypema/redis-ca.pem");
     let url = format!("rediss://localhost:{}", port.number());
     let arguments = arguments.replace("rediss://redis.example:6379", &url);
-    for (authority, expected) in [(Some(authority), 200), (None, 503)] {
+    let serve = |authority: Option<&Path>| {
         let program = Program::start(|_| {
             let mut command = trypema();
             command.args(arguments.split(' ')).args(["--listen", "127.0.0.1:0"]);
-            if let Some(authority) = &authority {
-                command.env("SSL_CERT_FILE", authority);
-            }
+            command.envs(authority.map(|authority| ("SSL_CERT_FILE", authority)));
             command
         });
-        let mut program = program.unwrap();
-        let address = program.line("listens on").unwrap();
-        let address = address.rsplit("://").next().unwrap().parse().unwrap();
-        let body = r#"{"attributes": {"user": "ann"}}"#;
-        let reply = Client::connect(address).send("POST", "/v1/check", &[], body);
-        assert_eq!(reply.status, expected, "{reply:?}\n{}", program.log());
-    }
+        program.unwrap()
+    };
+    let mut program = serve(Some(&authority));
+    let address = program.line("listens on").unwrap();
+    let address = address.rsplit("://").next().unwrap().parse().unwrap();
+    let reply = Client::connect(address).send("POST", "/v1/check", &[], r#"{"attributes": {"user": "ann"}}"#);
+    assert_eq!(reply.status, 200, "{reply:?}\n{}", program.log());
+    // A certificate that nobody trusts never will be, so the server does not start.
+    let mut program = serve(None);
+    let ended = program.end().unwrap();
+    let log = program.log();
+    assert!(ended.code().is_some_and(|code| code != 0), "{ended}");
+    assert!(log.contains("invalid peer certificate: UnknownIssuer"), "{log}");
 }
